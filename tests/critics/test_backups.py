@@ -66,7 +66,7 @@ def test_layouts_agree_with_plain_sums(parts, rng):
     every = np.broadcast_to(np.arange(3), (log.n_transitions, 3))
     q_next = at_actions(features, log.next_states, every).values(theta)  # (K, A, n)
     phi = features(log.states, log.actions)
-    backup = GreedyBackup(np.arange(3))
+    backup = GreedyBackup(actions=np.arange(3))
     for chosen, kind in ((features, Blocks), (Disguised(features), Dense)):
         design = Design(task, chosen, folds, keep=True)
         (laid,) = design
@@ -103,7 +103,9 @@ def test_the_aggregate_in_the_target_is_that_of_all_members(parts, first, rng):
     for chosen in (features, Disguised(features)):
         (laid,) = Design(task, chosen, folds, keep=True)
         moments = np.zeros_like(theta)
-        for segment, values in GreedyBackup(np.arange(3), Median(), first)(laid, theta):
+        for segment, values in GreedyBackup(
+            actions=np.arange(3), aggregate=Median(), aggregate_first=first
+        )(laid, theta):
             laid.add_moment(moments, segment, values)
         for k, own in enumerate(rows):
             assert moments[k] == pytest.approx(shared[own] @ phi[own])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -37,11 +38,6 @@ from tailproof.robust.aggregates import Aggregate
 Start = Literal["reward", "zero"]
 _TILE = 8192  # next states at a time, so that their K·A values fit in the cache
 
-#: Maps rows, θ, (K, d), and some segments to pairs of a segment and v(s') in its rows, (m,).
-Backup = Callable[
-    [Rows, FloatArray, Sequence[Segment] | None], Iterator[tuple[Segment, FloatArray]]
-]
-
 
 def logged_actions(log: Log) -> IntArray:
     """Return the discrete actions that occur in the log: only these are ever backed up or chosen."""
@@ -67,67 +63,65 @@ def require_actions(log: Log, folds: Folds, features: Features) -> None:
             )
 
 
-@dataclass(frozen=True)
-class ExpectedBackup:
-    """v(s') = E_π Q(s', ·), from the row's own member or the members' aggregate."""
+@dataclass(frozen=True, kw_only=True)
+class Backup(ABC):
+    """v(s') of next states, from the row's own member or the members' aggregate."""
 
     aggregate: Aggregate | None = None  # None: each member backs up its own Q
-    aggregate_first: bool = False  # before the expectation (the paper's text) or after it (its box)
+    aggregate_first: bool = False  # whether before the expectation or maximum over actions
 
     def __call__(
         self, rows: Rows, theta: FloatArray, segments: Sequence[Segment] | None = None
     ) -> Iterator[tuple[Segment, FloatArray]]:
-        """Yield some segments, all by default, and v(s') in their rows, (m,)."""
+        """Yield some segments, all by default, and v(s') in their rows, (m,); θ is (K, d)."""
         segments = rows.segments if segments is None else segments
         if self.aggregate is None:
             for segment in segments:
-                yield segment, rows.next_values(theta[segment.member], segment.rows)
+                yield segment, self._own(rows, segment.rows, theta[segment.member])
             return
-        span, finite = _span(segments), theta[np.isfinite(theta).all(axis=1)]
-        if len(finite) == 0:
-            shared = np.full(span.stop - span.start, np.nan)
-        elif self.aggregate_first and rows.next_weights is not None:
-            combined = self.aggregate(rows.after.take(span).values(finite))  # (L, m)
-            shared = (combined * rows.next_weights[:, span]).sum(axis=0)
-        else:  # a deterministic policy needs the values of one action only
-            shared = self.aggregate(rows.next_values(finite, span))
+        first = min(segment.rows.start for segment in segments)
+        span = slice(first, max(segment.rows.stop for segment in segments))
+        finite = theta[np.isfinite(theta).all(axis=1)]
+        shared = np.full(span.stop - first, np.nan)
+        if len(finite):
+            shared = self._combined(rows, span, finite, self.aggregate)
         for segment in segments:
-            yield segment, _within(shared, segment, span)
+            yield segment, shared[segment.rows.start - first : segment.rows.stop - first]
+
+    @abstractmethod
+    def _own(self, rows: Rows, span: slice, theta: FloatArray) -> FloatArray:
+        """Return v(s') of one member, θ of shape (d,), in some rows, (m,)."""
+
+    @abstractmethod
+    def _combined(
+        self, rows: Rows, span: slice, theta: FloatArray, aggregate: Aggregate
+    ) -> FloatArray:
+        """Return the members' v(s') together in some rows, (m,)."""
 
 
-def _span(segments: Sequence[Segment]) -> slice:
-    """Return the rows from the first to the last of some segments."""
-    starts, stops = zip(*((each.rows.start, each.rows.stop) for each in segments), strict=True)
-    return slice(min(starts), max(stops))
+@dataclass(frozen=True, kw_only=True)
+class ExpectedBackup(Backup):
+    """v(s') = E_π Q(s', ·); the paper's text aggregates before the expectation, its box after."""
+
+    def _own(self, rows: Rows, span: slice, theta: FloatArray) -> FloatArray:
+        return rows.next_values(theta, span)
+
+    def _combined(
+        self, rows: Rows, span: slice, theta: FloatArray, aggregate: Aggregate
+    ) -> FloatArray:
+        if self.aggregate_first and rows.next_weights is not None:
+            combined = aggregate(rows.after.take(span).values(theta))  # (L, m)
+            return np.asarray((combined * rows.next_weights[:, span]).sum(axis=0))
+        # a deterministic policy needs the values of one action only
+        return aggregate(rows.next_values(theta, span))
 
 
-def _within(values: FloatArray, segment: Segment, span: slice) -> FloatArray:
-    """Return the values in the rows of a segment, from those in a span of rows."""
-    return values[segment.rows.start - span.start : segment.rows.stop - span.start]
-
-
-@dataclass(frozen=True)
-class GreedyBackup:
-    """v(s') = max_a Q(s', a) over `actions`, from the row's own member or the members' aggregate."""
+@dataclass(frozen=True, kw_only=True)
+class GreedyBackup(Backup):
+    """v(s') = max_a Q(s', a) over `actions`; the paper's box aggregates before the maximum."""
 
     actions: IntArray
-    aggregate: Aggregate | None = None  # None: each member backs up its own Q
-    aggregate_first: bool = True  # before the maximum (the paper's box) or after it (its text)
-
-    def __call__(
-        self, rows: Rows, theta: FloatArray, segments: Sequence[Segment] | None = None
-    ) -> Iterator[tuple[Segment, FloatArray]]:
-        """Yield some segments, all by default, and v(s') in their rows, (m,)."""
-        segments = rows.segments if segments is None else segments
-        if self.aggregate is None:
-            for segment in segments:
-                own = theta[segment.member : segment.member + 1]
-                yield segment, self._values(rows, segment.rows, own)
-        else:
-            span, finite = _span(segments), theta[np.isfinite(theta).all(axis=1)]
-            shared = self._values(rows, span, finite)
-            for segment in segments:
-                yield segment, _within(shared, segment, span)
+    aggregate_first: bool = True
 
     def choice(self, rows: Rows, segment: Segment, theta: FloatArray) -> IntArray:
         """Return the greedy action of the segment's member in each s', (m,)."""
@@ -135,19 +129,24 @@ class GreedyBackup:
         values = rows.after.take(segment.rows).values(own)[0, self.actions]
         return np.asarray(self.actions[values.argmax(axis=0)])
 
-    def _values(self, rows: Rows, span: slice, theta: FloatArray) -> FloatArray:
-        best = np.full(span.stop - span.start, np.nan)
-        for first in range(0, len(best) if len(theta) else 0, _TILE):
-            tile = slice(span.start + first, min(span.start + first + _TILE, span.stop))
-            values = rows.after.take(tile).values(theta)  # (K, A, m)
-            if self.aggregate is None:
-                found = self._best(values[0])
-            elif self.aggregate_first:
-                found = self._best(self.aggregate(values))
-            else:
-                found = self.aggregate(self._best(values))
-            best[first : first + _TILE] = found
-        return best
+    def _own(self, rows: Rows, span: slice, theta: FloatArray) -> FloatArray:
+        return self._tiled(rows, span, theta[None], lambda values: self._best(values[0]))
+
+    def _combined(
+        self, rows: Rows, span: slice, theta: FloatArray, aggregate: Aggregate
+    ) -> FloatArray:
+        if self.aggregate_first:
+            return self._tiled(rows, span, theta, lambda values: self._best(aggregate(values)))
+        return self._tiled(rows, span, theta, lambda values: aggregate(self._best(values)))
+
+    @staticmethod
+    def _tiled(
+        rows: Rows, span: slice, theta: FloatArray, best_of: Callable[[FloatArray], FloatArray]
+    ) -> FloatArray:
+        """Return `best_of` the values (K, A, m) at next states, few of them at a time."""
+        edges = [*range(span.start, span.stop, _TILE), span.stop]
+        tiles = [slice(first, last) for first, last in pairwise(edges)]
+        return np.concatenate([best_of(rows.after.take(tile).values(theta)) for tile in tiles])
 
     def _best(self, values: FloatArray) -> FloatArray:
         """Return the largest of the actions' values, from (…, A, m) to (…, m)."""
@@ -157,46 +156,42 @@ class GreedyBackup:
         return best
 
 
-def _backed_up(
-    backup: Backup, theta: FloatArray, members: Collection[int], design: Design, part: range
-) -> FloatArray:
-    """Return Σφ v(s') of one part for some members, (K, d)."""
-    total = np.zeros((design.folds.count, design.features.size))
-    for rows in design.rows(part):
-        segments = [each for each in rows.segments if each.member in members]
-        for segment, values in backup(rows, theta, segments) if segments else ():
-            rows.add_moment(total, segment, values)
-    return total
-
-
-def _backed_up_and_changed(
-    backup: Backup,
-    theta: FloatArray,
-    previous: FloatArray | None,
-    scale: float,
-    members: Collection[int],
-    design: Design,
-    part: range,
-) -> FloatArray:
-    """Return Σφ v(s'), then Σ|y − y'| and Σ|y'| as two more columns, of one part, (K, d + 2).
+@dataclass(frozen=True)
+class Targets:
+    """A pass over the data: Σφ v(s'), and by how much the Bellman targets change.
 
     y are the Bellman targets of θ, y' those of the `previous` θ; without one, y' = `scale` · r, to
     which the first θ was fitted.
     """
-    size, gamma = design.features.size, design.task.gamma
-    total = np.zeros((design.folds.count, size + 2))
-    for rows in design.rows(part):
-        segments = [each for each in rows.segments if each.member in members]
-        if not segments:
-            continue
-        before = None if previous is None else backup(rows, previous, segments)
-        for segment, values in backup(rows, theta, segments):
-            rows.add_moment(total[:, :size], segment, values)
-            rewards = rows.rewards[segment.rows]
-            old = scale * rewards if before is None else rewards + gamma * next(before)[1]
-            sizes = np.abs(np.stack([rewards + gamma * values - old, old]))  # (2, m)
-            total[segment.member, size:] += segment.weighed(sizes).sum(axis=1)
-    return total
+
+    backup: Backup
+    theta: FloatArray  # (K, d)
+    members: Collection[int]
+    compare: bool  # whether to compare y with y'
+    previous: FloatArray | None = None  # (K, d)
+    scale: float = 0.0
+
+    def __call__(self, design: Design, part: range) -> FloatArray:
+        """Return Σφ v(s') of one part, then Σ|y − y'| and Σ|y'| as two more columns, (K, d + 2)."""
+        size, gamma = design.features.size, design.task.gamma
+        total = np.zeros((design.folds.count, size + 2))
+        for rows in design.rows(part):
+            segments = [each for each in rows.segments if each.member in self.members]
+            if not segments:
+                continue
+            before = None
+            if self.previous is not None and self.compare:
+                before = self.backup(rows, self.previous, segments)
+            for segment, values in self.backup(rows, self.theta, segments):
+                rows.add_moment(total[:, :size], segment, values)
+                if self.compare:
+                    rewards = rows.rewards[segment.rows]
+                    old = self.scale * rewards
+                    if before is not None:
+                        old = rewards + gamma * next(before)[1]
+                    sizes = np.abs(np.stack([rewards + gamma * values - old, old]))  # (2, m)
+                    total[segment.member, size:] += segment.weighed(sizes).sum(axis=1)
+        return total
 
 
 def starting_scale(start: Start, gamma: float) -> float:
@@ -261,14 +256,9 @@ def iterate(
     for number, moved in enumerate(history):
         first, changes = theta, np.zeros((count, 2))
         for place, members in enumerate(turns(count, in_turn=in_turn)):
-            if stopping is None:
-                passed = design.reduce(partial(_backed_up, backup, theta, members), operator.add)
-            else:
-                both = partial(
-                    _backed_up_and_changed, backup, theta, previous[place], scale, members
-                )
-                passed = design.reduce(both, operator.add)
-                changes += passed[:, size:]
+            targets = Targets(backup, theta, members, stopping is not None, previous[place], scale)
+            passed = design.reduce(targets, operator.add)
+            changes += passed[:, size:]
             right = moment + gamma * passed[:, :size]
             previous[place], theta = theta, theta.copy()
             active = [k for k in members if stopping is None or stopping.active[k]]
@@ -520,7 +510,12 @@ class FittedQ(Configurable):
         design = Design(task, as_features(self.features, task.log), folds, passes)
         matrix, stats = regularised_statistics(design, self.ridge, rng)
         if passes:
-            return self._passes(design, matrix, stats, ExpectedBackup(backup, self.aggregate_first))
+            return self._passes(
+                design,
+                matrix,
+                stats,
+                ExpectedBackup(aggregate=backup, aggregate_first=self.aggregate_first),
+            )
         theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
         diverged = _diverged(theta, history)
         if self.iterations < _SHOWING:  # too few updates to detect divergence from their growth
@@ -536,7 +531,7 @@ class FittedQ(Configurable):
         design: Design,
         matrix: FloatArray,
         stats: Statistics,
-        backup: ExpectedBackup | GreedyBackup,
+        backup: Backup,
     ) -> Fitted:
         """Iterate with a pass over the data in each iteration, or one for each member in turn."""
         shared = backup.aggregate is not None
@@ -627,7 +622,11 @@ class FQI(FittedQ):
         require_actions(task.log, folds, features)
         design = Design(task, features, folds, keep=True)
         matrix, stats = regularised_statistics(design, self.ridge, rng)
-        greedy = GreedyBackup(logged_actions(task.log), backup, self.aggregate_first)
+        greedy = GreedyBackup(
+            actions=logged_actions(task.log),
+            aggregate=backup,
+            aggregate_first=self.aggregate_first,
+        )
         if self.huber is None:
             return self._passes(design, matrix, stats, greedy)
         theta, history = iterate_huber(

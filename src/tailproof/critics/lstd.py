@@ -106,7 +106,7 @@ class LSPI(WithoutBackup):
         require_actions(task.log, folds, features)
         design = Design(task, features, folds, keep=True)
         matrix, stats = regularised_statistics(design, self.ridge, rng)
-        greedy = GreedyBackup(logged_actions(task.log))
+        greedy = GreedyBackup(actions=logged_actions(task.log))
         right = stats.moment[..., None]
         theta = solve(matrix, right)[..., 0]  # the greedy policy of the reward alone
         history = np.zeros((self.iterations, folds.count))

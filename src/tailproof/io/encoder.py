@@ -509,31 +509,20 @@ class Encoder:
         self,
         table: pa.Table | pa.RecordBatch,
         names: Mapping[str, str] | None = None,
-        *,
-        room: int = 0,
-        order: Literal["C", "F"] = "C",
     ) -> tuple[FloatArray, list[Refused]]:
-        """Return the states of an Arrow table, (n + room, p), and the rows that are refused.
+        """Return the states of an Arrow table, (n, p), and the rows that are refused.
 
-        Parameters
-        ----------
-        names
-            The columns to read in place of the state columns, such as those of the next states.
-        room
-            Rows to leave free at the end.
-        order
-            ``"C"`` to store the values of a row together, ``"F"`` those of a variable.
+        `names` are the columns to read in place of the state columns, such as those of the next states.
         """
         rows = table.num_rows
         if not self.variables:
-            return np.zeros((rows + room, 1)), []
-        width = len(self.state_names)
-        whole = np.empty((width, rows + room), order="C" if order == "F" else "F")
+            return np.zeros((rows, 1)), []
+        whole = np.empty((len(self.state_names), rows), order="F")
         refused, place = [], 0
         with naming_the_type():
             for each in self.variables:
                 name = each.column if names is None else names[each.column]
-                out = whole[place : place + len(each.names), :rows]
+                out = whole[place : place + len(each.names)]
                 if (odd := each.encode(out, name, table.column(name))) is not None:
                     refused.append(odd)
                 place += len(each.names)
