@@ -310,12 +310,12 @@ class Target:
 
     def split(self, seed: int, count: int) -> tuple[IntArray, IntArray]:
         """Split the groups of episodes; return the part of each episode, (E,), and start, (m,)."""
-        part = place_of_group(self.log, seed) % count
+        part = rank_of_group(self.log, seed) % count
         m = len(self.first.states)
         return part, part if self.starts_with_episodes else np.arange(m) % count
 
 
-def place_of_group(log: Log, seed: int) -> IntArray:
+def rank_of_group(log: Log, seed: int) -> IntArray:
     """Return the rank of each episode's group in a random order set by labels and seed, (E,)."""
     return np.asarray(np.argsort(shuffled_groups(log, seed))[log.group_of_episode])
 
@@ -324,7 +324,7 @@ def some_groups(log: Log, rows: int, *, seed: int) -> Log:
     """Return random whole groups of episodes with about this many rows; the log if it has no more."""
     if log.n_transitions <= rows:
         return log
-    place = place_of_group(log, seed)
+    place = rank_of_group(log, seed)
     order = np.argsort(place, kind="stable")
     enough = int(np.searchsorted(np.cumsum(log.lengths[order]), rows)) + 1
     last = place[order[min(enough, len(order)) - 1]]

@@ -594,7 +594,7 @@ def _families(names: Iterable[str], labels: set[str]) -> Iterable[dict[str, str]
     return families.values()
 
 
-def say_what_is_left_out_of_the_state(names: tuple[str, ...], notes: Notes) -> None:
+def warn_of_probability_columns(names: tuple[str, ...], notes: Notes) -> None:
     """Warn that columns look like probabilities of the actions and are left out."""
     if len(names) > 1:
         given: str | list[str] = list(names)

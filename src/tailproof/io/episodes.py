@@ -219,7 +219,7 @@ def _places(names: tuple[str, ...], space: Discrete, codes: IntArray) -> IntArra
 
 
 _SAME = 0.999  # rank correlation with the reward from which a state is doubted
-_ENOUGH, _ROWS = 100, 20_000  # rows that say something, and rows that say enough
+_ENOUGH, _ROWS = 100, 20_000  # fewest rows to test; largest sample
 _COPIED = 0.2  # share of rows that repeat a reward from which they are compared
 _VALUES, _TIMES = 50, 10  # how many rewards must be repeated, and how often at most, by the median
 _ALIKE = 0.75  # share of the repeated rewards that only copies repeat
@@ -231,25 +231,25 @@ _IN_A_ROW = 0.9  # share of them that are one more than the row before, for a co
 Unused = Callable[[], Sequence[pa.ChunkedArray]]
 
 
-def say_what_is_odd(
+def report_doubts(
     steps: Steps, columns: Columns, unused: Unused, notes: Notes, *, ordered: bool
 ) -> None:
     """Report doubtful costs, labels, states, propensities and episodes, and copies of rows.
 
     `ordered` says that the rows of an episode were said to be in order.
     """
-    say_what_is_a_cost(columns, notes, paid=bool((steps.rewards > 0).any()))
-    say_which_labels_are_alike(steps.action_space, notes)
-    _say_what_decides_the_reward(steps, columns, notes)
+    report_cost(columns, notes, paid=bool((steps.rewards > 0).any()))
+    warn_of_similar_labels(steps.action_space, notes)
+    _warn_of_leaks(steps, columns, notes)
     if not (columns.episode or columns.group or columns.weight):
-        _say_what_is_copied(steps, unused, notes)
+        _warn_of_copies(steps, unused, notes)
     if steps.episode is not None:
-        say_that_rows_are_episodes(columns, len(steps.episode.labels), len(steps.rewards), notes)
+        report_single_row_episodes(columns, len(steps.episode.labels), len(steps.rewards), notes)
         if columns.step is None and not ordered and not columns.next_state:
-            _say_what_may_be_the_step(steps.episode.codes, columns, unused, notes)
+            _report_possible_step(steps.episode.codes, columns, unused, notes)
 
 
-def say_that_rows_are_episodes(columns: Columns, episodes: int, rows: int, notes: Notes) -> None:
+def report_single_row_episodes(columns: Columns, episodes: int, rows: int, notes: Notes) -> None:
     """Report an episode column that is different in every row."""
     if columns.episode is not None and episodes == rows and not columns.next_state:
         notes.notes.append(
@@ -259,7 +259,7 @@ def say_that_rows_are_episodes(columns: Columns, episodes: int, rows: int, notes
         )
 
 
-def say_which_labels_are_alike(space: ActionSpace | None, notes: Notes) -> None:
+def warn_of_similar_labels(space: ActionSpace | None, notes: Notes) -> None:
     """Warn of actions whose labels differ only by case or blanks."""
     if not isinstance(space, Discrete) or space.labels is None:
         return
@@ -274,7 +274,7 @@ def say_which_labels_are_alike(space: ActionSpace | None, notes: Notes) -> None:
         )
 
 
-def say_what_is_a_cost(columns: Columns, notes: Notes, *, paid: bool) -> None:
+def report_cost(columns: Columns, notes: Notes, *, paid: bool) -> None:
     """Report how a cost is read; `paid` says that some rewards are positive."""
     if columns.negative:
         notes.notes.append(
@@ -285,7 +285,7 @@ def say_what_is_a_cost(columns: Columns, notes: Notes, *, paid: bool) -> None:
         notes.cautions.extend(columns.doubts)
 
 
-def _say_what_decides_the_reward(steps: Steps, columns: Columns, notes: Notes) -> None:
+def _warn_of_leaks(steps: Steps, columns: Columns, notes: Notes) -> None:
     """Warn of state variables whose order is that of the rewards.
 
     In episodes of several steps that is usual, as with the cost of a queue, if the states were named.
@@ -314,9 +314,7 @@ def _say_what_decides_the_reward(steps: Steps, columns: Columns, notes: Notes) -
         )
 
 
-def _say_what_may_be_the_step(
-    codes: IntArray, columns: Columns, unused: Unused, notes: Notes
-) -> None:
+def _report_possible_step(codes: IntArray, columns: Columns, unused: Unused, notes: Notes) -> None:
     """Report a column without a part that counts the rows of episodes, or tells their time.
 
     It grows along the rows of every episode; or, in another order of the rows, would.
@@ -351,7 +349,7 @@ def _say_what_may_be_the_step(
         )
 
 
-def _say_what_is_copied(steps: Steps, unused: Unused, notes: Notes) -> None:
+def _warn_of_copies(steps: Steps, unused: Unused, notes: Notes) -> None:
     """Warn if rows are exact copies of others, beyond what rewards of few values make likely.
 
     Where chance repeats a reward, the rows differ elsewhere: in the action, if in nothing else. And

@@ -29,10 +29,10 @@ from tailproof.errors import LogError, StorageError, TailproofError
 from tailproof.io.columns import Choice, Columns
 from tailproof.io.encoder import Encoder, EncoderFit, Tidying
 from tailproof.io.episodes import (
-    say_that_rows_are_episodes,
-    say_what_is_a_cost,
-    say_which_labels_are_alike,
+    report_cost,
+    report_single_row_episodes,
     steps_of,
+    warn_of_similar_labels,
 )
 from tailproof.io.parquet import chosen_columns, described_space, typed_labels
 from tailproof.io.steps import Arranged, Notes, Tally, arrange, done_includes_timeouts, no_ends
@@ -641,9 +641,9 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
         described = None if description is None else described_space(description)
         encoder = survey.fit.encoder(notes, described)
     if description is None:
-        say_what_is_a_cost(columns, notes, paid=survey.paid)
-        say_which_labels_are_alike(encoder.actions.space, notes)
-        say_that_rows_are_episodes(columns, survey.runs, survey.rows, notes)
+        report_cost(columns, notes, paid=survey.paid)
+        warn_of_similar_labels(encoder.actions.space, notes)
+        report_single_row_episodes(columns, survey.runs, survey.rows, notes)
     all_terminate = parts.get("terminated") is True
     one_step = survey.one_step(columns)
     _require_room(survey.rows, encoder, one_step, place)

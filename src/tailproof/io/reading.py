@@ -21,10 +21,10 @@ from tailproof.io.columns import (
     Columns,
     chances,
     resolve_columns,
-    say_what_is_left_out_of_the_state,
+    warn_of_probability_columns,
 )
 from tailproof.io.encoder import Encoder, EncoderFit, Missing, Tidying
-from tailproof.io.episodes import say_what_is_odd, steps_of, with_derived
+from tailproof.io.episodes import report_doubts, steps_of, with_derived
 from tailproof.io.mapped import HowToMap, data_set_to_map, map_data_set
 from tailproof.io.parquet import chosen_columns, described_space, typed_labels
 from tailproof.io.steps import (
@@ -77,7 +77,7 @@ def read_table(
     if description is None:
         unused = partial(_unused, original, columns, kept)
         ordered = parts.get("step") is False
-        say_what_is_odd(steps, columns, unused, notes, ordered=ordered)
+        report_doubts(steps, columns, unused, notes, ordered=ordered)
     if parts.get("terminated") is True:
         steps = replace(steps, terminated=True)
     log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
@@ -90,7 +90,7 @@ def read_table(
             episode_ids=typed_labels(log.episode_ids, description, "episode"),
             group_ids=typed_labels(log.group_ids, description, "group"),
         )
-    _say_what_is_no_state(columns, log, notes)
+    _report_state_doubts(columns, log, notes)
     if columns.weight is not None:
         log = with_weights(log, columns.weight, used[columns.weight], notes)
     origin = log.table_rows
@@ -160,7 +160,7 @@ def _loaded(
     if no_states:
         beside = (*beside, *no_states)
         columns = resolve_columns(table.names, beside=beside, merged=table.merged, **parts)
-        say_what_is_left_out_of_the_state(no_states, notes)
+        warn_of_probability_columns(no_states, notes)
     return _Loaded(original, parts, columns, description, rows)
 
 
@@ -307,7 +307,7 @@ def _gaps_in_words(gaps: dict[str, BoolArray], part: dict[str, str], columns: Co
     )
 
 
-def _say_what_is_no_state(columns: Columns, log: Log, notes: Notes) -> None:
+def _report_state_doubts(columns: Columns, log: Log, notes: Notes) -> None:
     """Report possible mistakes in the choice of the states: outcomes, and none at all."""
     if columns.outcomes:
         several = len(columns.outcomes) > 1
@@ -528,7 +528,7 @@ row is an episode of one step.
             )
         how = HowToMap(tidying, tuple(beside), engine, cache, budget)
         log, columns = map_data_set(data, parts, how, notes)
-        _say_what_is_no_state(columns, log, notes)
+        _report_state_doubts(columns, log, notes)
         if columns.weight is not None:
             weight = data.table([columns.weight])[columns.weight]
             log = with_weights(log, columns.weight, weight, notes)

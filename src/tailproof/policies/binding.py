@@ -40,7 +40,7 @@ from tailproof.policies.forms import (
     Uniform,
     called,
     is_deterministic,
-    own_errors,
+    policy_errors,
 )
 from tailproof.policies.text import policy_from_text
 
@@ -582,7 +582,7 @@ def _on_rows(rule: Rule, log: Log) -> RowPolicy:
     if table.hidden:
         shown = ", ".join(f"{name} ({what})" for name, what in table.hidden.items())
         hint = f"Not among them, because no policy knows them before it acts: {shown}."
-    with own_errors(rule.policy, columns=table.names, hint=hint):
+    with policy_errors(rule.policy, columns=table.names, hint=hint):
         answers = rule.answers(frame, log.action_space)
     return row_policy(answers, log, rule.name)
 
@@ -605,7 +605,7 @@ class OnStates:
         given: Any = states
         if self.frame:
             given = pandas_module().DataFrame(states, columns=list(self.names))
-        with own_errors(self.rule.policy, None if self.frame else states, columns=self.names):
+        with policy_errors(self.rule.policy, None if self.frame else states, columns=self.names):
             return self.rule.answers(given, self.space)
 
 

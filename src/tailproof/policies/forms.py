@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def own_errors(
+def policy_errors(
     policy: Any, states: Any = None, *, columns: Sequence[str] = (), hint: str = ""
 ) -> Iterator[None]:
     """Convert any error of a policy to a `PolicyError` with its file, line, message and input.
@@ -312,7 +312,7 @@ class StatePolicy(BoundPolicy):
         return _copied(states) if self.states_of is None else self.states_of(states)
 
     def _own_errors(self, given: FloatArray) -> Any:
-        return own_errors(self.policy, given, columns=self.state_names)
+        return policy_errors(self.policy, given, columns=self.state_names)
 
     def _log_codes(self, answers: Any, n: int, space: Discrete) -> AnyArray:
         """Return the log's codes of the policy's answers, (n,)."""

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from tailproof.arrays import BoolArray, FloatArray, IntArray
-from tailproof.critics.task import place_of_group
+from tailproof.critics.task import rank_of_group
 from tailproof.log.folds import label_hash
 from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace
@@ -98,7 +98,7 @@ class OneStepRows:
             content += label_hash(_ranks(log.propensity), 3)
         shuffled = label_hash(content.view(np.int64), key)
         order = np.argsort(shuffled, kind="stable")
-        unit = np.arange(len(order)) if log.group_ids is None else place_of_group(log, key)[order]
+        unit = np.arange(len(order)) if log.group_ids is None else rank_of_group(log, key)[order]
         return cls(
             states=states[order],
             binary=np.array([len(np.unique(column)) == 2 for column in ranked.T], dtype=bool),
