@@ -477,6 +477,17 @@ def solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
         return solution
 
 
+def fixed_point(
+    gram: FloatArray, stats: Statistics, gamma: float, cross: FloatArray | None = None
+) -> FloatArray:
+    """Return θ of (Σφφᵀ + λI − γΣφφ'ᵀ)θ = Σφr for each member, (K, d): LSTD.
+
+    `gram` is Σφφᵀ + λI; `cross` is Σφφ'ᵀ, by default that of the statistics.
+    """
+    matrix = gram - gamma * (stats.cross if cross is None else cross)
+    return solve(matrix, stats.moment[..., None])[..., 0]
+
+
 def robust_scale(residuals: FloatArray) -> float:
     """Return 1.4826 · median |u|, a robust standard deviation.
 
@@ -603,7 +614,14 @@ def choose_ridge(design: Design, *, rng: np.random.Generator, parts: int = 5) ->
     folds = Split(min(parts, log.n_groups)).assign(log, rng)
     held_out = Design(design.task, design.features, folds)
     rest = held_out.statistics.map(total_without)
-    theta = np.stack([_fit(rest, value, design.task.gamma) for value in CANDIDATES])
+    identity = np.eye(design.features.size)
+    penalties = [PerObservation(value).penalty(rest.count) for value in CANDIDATES]
+    theta = np.stack(
+        [
+            fixed_point(rest.gram + each[:, None, None] * identity, rest, design.task.gamma)
+            for each in penalties
+        ]
+    )
     errors = held_out.reduce(partial(_held_out_errors, theta), operator.add)
     errors[~np.isfinite(errors)] = np.inf
     return PerObservation(CANDIDATES[int(errors.argmin())])
@@ -625,14 +643,6 @@ def _held_out_errors(theta: FloatArray, design: Design, part: range) -> FloatArr
 def total_without(per_part: FloatArray) -> FloatArray:
     """Return, for each part, the sum of all the others."""
     return np.asarray(per_part.sum(axis=0) - per_part)
-
-
-def _fit(stats: Statistics, ridge: float, gamma: float) -> FloatArray:
-    penalty = PerObservation(ridge).penalty(stats.count)
-    matrix = (
-        stats.gram - gamma * stats.cross + penalty[:, None, None] * np.eye(stats.gram.shape[-1])
-    )
-    return solve(matrix, stats.moment[..., None])[..., 0]
 
 
 Unit = Literal["step", "episode", "group"]

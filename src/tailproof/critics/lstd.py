@@ -17,9 +17,9 @@ from tailproof.critics.linear import (
     Design,
     RidgeChoice,
     Statistics,
+    fixed_point,
     regularised_statistics,
     require_ridge,
-    solve,
 )
 from tailproof.critics.rewards import Rewards, as_rewards, with_rewards
 from tailproof.critics.task import Task
@@ -59,10 +59,8 @@ class LSTD(WithoutBackup):
 
     def solved(self, design: Design, rng: np.random.Generator) -> Fitted:
         """Solve for θ on each fold."""
-        matrix, stats = self.system(design, rng)
-        return Fitted(
-            LinearCritics(design.features, solve(matrix, stats.moment[..., None])[..., 0])
-        )
+        gram, stats = regularised_statistics(design, self.ridge, rng)
+        return Fitted(LinearCritics(design.features, fixed_point(gram, stats, design.task.gamma)))
 
     def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
         return self.solved(self.design(task, folds), rng)
@@ -107,15 +105,14 @@ class LSPI(WithoutBackup):
         design = Design(task, features, folds, keep=True)
         matrix, stats = regularised_statistics(design, self.ridge, rng)
         greedy = GreedyBackup(actions=logged_actions(task.log))
-        right = stats.moment[..., None]
-        theta = solve(matrix, right)[..., 0]  # the greedy policy of the reward alone
+        theta = fixed_point(matrix, stats, 0.0)  # the greedy policy of the reward alone
         history = np.zeros((self.iterations, folds.count))
         cross = np.full_like(matrix, np.nan)
         for moved in history:
             before, cross = cross, design.reduce(partial(_crossed, greedy, theta), operator.add)
             if np.array_equal(before, cross):  # no greedy action changed
                 break
-            previous, theta = theta, solve(matrix - task.gamma * cross, right)[..., 0]
+            previous, theta = theta, fixed_point(matrix, stats, task.gamma, cross)
             np.abs(theta - previous).max(axis=1, out=moved)
         return Fitted(LinearCritics(features, theta), history)  # θ of a singular system is NaN
 
