@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tailproof import Learned, Log, learn, read_log
-from tailproof.doors.learn import CarefulLearning
+from tailproof.doors.learn import CarefulLearning, Form
 from tailproof.doors.readable import JudgedRule
 from tailproof.errors import MethodError
 from tailproof.report.rule import rule_lines
@@ -93,7 +93,7 @@ def test_careful_learning_judges_the_tree_and_not_what_it_stands_for(tabular):
         at_least=0.9,
         teach=teach,
         advance=lambda: None,
-        readable=True,
+        form=Form(readable=True),
     )
     from tailproof.critics.task import Task
     from tailproof.methods.catalogue import as_method

@@ -183,6 +183,14 @@ def test_the_command(saved, tmp_path):
     assert ran.exit_code == 0
     assert found["rows"] == 40
     assert "our_action" in read(out)[0]
+    far = write(
+        NEW.set_column(0, "age", pa.array([500.0] * 10 + [40.0] * 30)), tmp_path / "far.csv"
+    )
+    words = ["apply", str(saved), str(far), "--out", str(out)]
+    codes = [
+        CliRunner().invoke(app, [*words, "--alarm", share]).exit_code for share in ("0.2", "0.3")
+    ]
+    assert codes == [4, 0]
     wrong = CliRunner().invoke(app, ["apply", str(saved), str(new), "--out", str(new)])
     assert wrong.exit_code == 2
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from tailproof.cli.options import OUTPUT, SEED, option
-from tailproof.cli.session import Session, command
+from tailproof.cli.session import ExitCode, Session, command
 from tailproof.report.blocks import Headline, table
 from tailproof.report.text import count, versions
 
@@ -32,6 +32,13 @@ PREFIX = option(
     default="",
     panel=OUTPUT,
 )
+ALARM = option(
+    "Exit with code 4 if more than this share of the rows is refused or leaves the range of the log; "
+    "the decisions are written all the same.",
+    metavar="SHARE",
+    min=0.0,
+    max=1.0,
+)
 
 
 @command
@@ -43,8 +50,9 @@ def apply(
     out: Path = OUT,
     most_likely: bool = MOST_LIKELY,
     prefix: str = PREFIX,
+    alarm: float | None = ALARM,
     seed: int = SEED,
-) -> None:
+) -> int:
     """Decide for new rows with a saved policy, and write the decisions beside them.
 
     Example: tailproof apply policy.tailproof new.csv --out decisions.csv
@@ -80,3 +88,5 @@ def apply(
         "versions": versions(),
     }
     session.answer(record, (headline, table(("action", "rows", "share"), shares)))
+    worst = max(done.drifted, sum(done.refused.values()) / done.rows)
+    return ExitCode.OK if alarm is None or worst <= alarm else ExitCode.CANNOT_TELL

@@ -30,6 +30,7 @@ from tailproof.report.blocks import Note
 from tailproof.report.text import method_text, number
 
 if TYPE_CHECKING:
+    from tailproof.doors.curve import TargetingCurve
     from tailproof.doors.estimate import Estimate
     from tailproof.doors.learned import ConstantAction, Learned
     from tailproof.doors.readable import JudgedRule
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from tailproof.profile.profile import LogProfile
 
 NETWORKS = "Networks"
-_RULES = {"sql": ".sql", "python": ".py"}  # the forms of a rule, and the endings of their files
+_FORMS = {"sql": ".sql", "python": ".py", "onnx": ".onnx"}  # to export, and the endings of files
 
 
 @dataclass(frozen=True)
@@ -115,16 +116,27 @@ class LearnOptions:
         panel=OUTPUT,
     )
     export: str | None = option(
-        "Also write the rule beside --out, if it is a small tree or a constant: sql for a CASE "
-        "expression, python for a function of a dict.",
+        "Also write the policy beside --out: onnx for any ONNX runtime; a small tree or a constant "
+        "also as sql, a CASE expression, or python, a function of a dict.",
         panel=OUTPUT,
-        metavar="sql|python",
+        metavar="sql,python,onnx",
     )
     readable: bool = option(
         "Learn a rule that can be read, a small tree or a single action: what is learned otherwise is "
         "replaced by the closest small tree before it is chosen and judged.",
         "--readable",
         default=False,
+    )
+    at_most: list[str] = option(
+        "Largest share of rows that may get an action, or its largest mean cost with the state column "
+        "of the cost: 'voucher=1.5 of price'. Repeat it for several.",
+        default=[],
+        metavar="ACTION=20%",
+    )
+    never: list[str] = option(
+        "Rows in which an action must not be taken, by a state column. Repeat it for several.",
+        default=[],
+        metavar="'ACTION where COLUMN=VALUE'",
     )
     holdout: float | None = option(
         "Share of the episodes (or groups) kept away from learning, to judge the policy by: by "
@@ -175,6 +187,8 @@ def learn(
                 holdout=holdout,
                 at_least=asked.at_least,
                 readable=asked.readable,
+                at_most=asked.at_most,
+                never=asked.never,
                 engine=where,
                 advance=advance,
             )
@@ -189,6 +203,7 @@ def learn(
         judging = None if learned.held_out is None else LogProfile(learned.held_out)
         held_out, constant = _judged(learned, judging, session, where)
         rule = _rule(learned, held_out, judging, asked.level)
+        curve = _curve(learned, judging, asked)
     played, said = _played(learned, session, asked)
     answer = learned_answer(
         learned,
@@ -198,6 +213,7 @@ def learn(
         constant=constant,
         played=said,
         rule=rule,
+        curve=curve,
     )
     if asked.out is not None:
         saved = f"Saved to {asked.out}; on new data, evaluate it with --policy {asked.out}."
@@ -220,6 +236,7 @@ def learn(
             "held_out": None if held_out is None else held_out.to_dict(level=asked.level),
             "best_constant": None if constant is None else constant._asdict(),
             "rule": None if rule is None else rule.to_dict(),
+            "curve": None if curve is None else curve.to_dict(),
             "saved": None if asked.out is None else str(asked.out),
             "played": played,
         },
@@ -256,15 +273,17 @@ def _working(chosen: str | Method, session: Session) -> AbstractContextManager[A
 def _require_ends(asked: LearnOptions, log: Log) -> None:
     """Raise before training if the policy could not be saved or played after it."""
     out = asked.out
-    if asked.export is not None and (out is None or asked.export not in _RULES):
+    forms = [] if asked.export is None else asked.export.split(",")
+    if forms and (out is None or not set(forms) <= set(_FORMS)):
         raise MethodError(
-            f"--export takes {' or '.join(_RULES)}, and --out names the file beside which the rule is "
-            f"written. Got {asked.export!r}{' without --out' if out is None else ''}.",
+            f"--export takes {', '.join(_FORMS)}, or several with commas, and --out names the file "
+            f"beside which they are written. Got {asked.export!r}"
+            f"{' without --out' if out is None else ''}.",
             argument="export",
         )
     if out is not None and not out.parent.is_dir():
         raise TailproofError(f"{out} could not be written: there is no folder {out.parent}.")
-    if out is not None and out.suffix == ".onnx":
+    if out is not None and (out.suffix == ".onnx" or "onnx" in forms):
         from tailproof.export.onnx import require_onnx
 
         require_onnx("onnx")
@@ -281,13 +300,17 @@ def _save(learned: Learned, out: Path) -> None:
         learned.save(out)
 
 
-def _export(learned: Learned, out: Path, form: str | None) -> None:
-    """Write the rule of a policy beside its file."""
-    if form is not None:
-        from tailproof.files import write_whole
+def _export(learned: Learned, out: Path, forms: str | None) -> None:
+    """Write other forms of a policy beside its file."""
+    from tailproof.files import write_whole
 
-        rule = learned.rule
-        write_whole(out.with_suffix(_RULES[form]), rule.sql() if form == "sql" else rule.python())
+    for form in () if forms is None else forms.split(","):
+        path = out.with_suffix(_FORMS[form])
+        if form == "onnx":
+            learned.policy.save(path)
+        else:
+            rule = learned.rule
+            write_whole(path, rule.sql() if form == "sql" else rule.python())
 
 
 def _judged(
@@ -319,6 +342,19 @@ def _rule(
     if held_out is None or profile is None or learned.improves is False or not discrete:
         return None  # the logged behaviour, or nothing to compare by
     return judge_simplified(learned, held_out, profile, level=level)
+
+
+def _curve(
+    learned: Learned, profile: LogProfile | None, asked: LearnOptions
+) -> TargetingCurve | None:
+    """Return the curve of the first action with a budget, by the held-out episodes."""
+    from tailproof.doors.curve import targeting_curve
+    from tailproof.learners.limits import AtMost
+
+    if profile is None or not asked.at_most or learned.improves is False:
+        return None
+    action = AtMost.parse(asked.at_most[0]).action
+    return targeting_curve(learned, action, profile, level=asked.level)
 
 
 def _played(

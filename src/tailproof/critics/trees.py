@@ -241,6 +241,21 @@ class Supported:
         return np.where(supported(self.behaviour(states), self.share), self.scores(states), -np.inf)
 
 
+@dataclass(frozen=True, eq=False)
+class Limited:
+    """Scores less a price for each unit of cost, and far below where an action is barred."""
+
+    scores: Any
+    barred: StateTree  # 0, or a large negative number
+    prices: FloatArray  # (A,) for a unit of cost
+    cost_column: int  # the state variable with the cost; −1 for 1 in every row
+
+    def __call__(self, states: FloatArray) -> FloatArray:
+        """Return the scores, (n, A)."""
+        cost = np.ones(len(states)) if self.cost_column < 0 else states[:, self.cost_column]
+        return np.asarray(self.scores(states) + self.barred(states) - cost[:, None] * self.prices)
+
+
 def supported(shares: FloatArray, share: float) -> BoolArray:
     """Return which actions have at least this share of the likeliest one's probability, (n, A)."""
     return np.asarray(shares >= share * shares.max(axis=1, keepdims=True))
@@ -249,7 +264,16 @@ def supported(shares: FloatArray, share: float) -> BoolArray:
 #: Classes that can be saved to a file.
 KINDS: dict[str, Any] = {
     each.__name__: each
-    for each in (TreeArrays, TreeValues, StateTree, Fixed, LogShares, LinearScores, Supported)
+    for each in (
+        TreeArrays,
+        TreeValues,
+        StateTree,
+        Fixed,
+        LogShares,
+        LinearScores,
+        Supported,
+        Limited,
+    )
 }
 
 

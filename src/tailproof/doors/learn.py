@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from tailproof.critics.base import ExtractingAlgorithm
 from tailproof.critics.behaviour import calibration_error
 from tailproof.critics.ensembles import Critics, Ensemble
 from tailproof.critics.fitted_q import logged_actions
-from tailproof.critics.greedy import critic_policy
+from tailproof.critics.greedy import CriticPolicy, critic_policy
 from tailproof.critics.task import Task
 from tailproof.critics.tree_values import LearningTask
 from tailproof.doors.learned import Learned, extract_policy
@@ -40,6 +40,7 @@ from tailproof.learners.improvement import (
     common_actions,
 )
 from tailproof.learners.judge import Judge, Judgement, SeenPairs, unseen_cost
+from tailproof.learners.limits import Limits
 from tailproof.learners.one_step import PolicyScores, PolicyTree
 from tailproof.log.budget import sample_to_budget
 from tailproof.log.folds import episode_marks, shuffled_groups
@@ -210,14 +211,21 @@ class CrossFit:
     values: dict[str, FloatArray]
     methods: dict[str, Method]  # of the candidates
     failed: dict[str, str] = field(default_factory=dict)  # reasons, of those not learned
+    constants: Sequence[int] | None = None  # actions that may always be taken; None for common ones
 
     @classmethod
     def of(
-        cls, whole: LearningTask, fold: IntArray, *, teach: Teach, advance: Callable[[], Any]
+        cls,
+        whole: LearningTask,
+        fold: IntArray,
+        *,
+        teach: Teach,
+        advance: Callable[[], Any],
+        constants: Sequence[int] | None = None,
     ) -> CrossFit:
         """Train every candidate without each pair of folds, and score it on both."""
         log: Log = whole.log
-        found = cls(log, fold, whole.scores, {}, {})
+        found = cls(log, fold, whole.scores, {}, {}, constants=constants)
         for pair in combinations(range(FOLDS), 2):
             task = task_without(whole, fold, pair)
             asked = np.flatnonzero(np.isin(fold, pair))
@@ -246,7 +254,8 @@ class CrossFit:
     def chosen(self, left_out: int) -> tuple[str, Method]:
         """Return the best candidate on the other folds: a constant unless a rule is clearly better."""
         own = self.fold != left_out
-        means = {action: self.scores[own, action].mean() for action in common_actions(self.log)}
+        constants = common_actions(self.log) if self.constants is None else self.constants
+        means = {action: self.scores[own, action].mean() for action in constants}
         best = max(means, key=lambda action: means[action])
         bounds = {}
         for name, values in self.values.items():
@@ -292,6 +301,7 @@ def learn_from_rows(
     at_least: float,
     teach: Teach,
     advance: Callable[[], Any],
+    constants: Sequence[int],
 ) -> tuple[Trial, CrossFit]:
     """Choose a candidate for a one-step log, and test it on all rows.
 
@@ -301,13 +311,13 @@ def learn_from_rows(
     """
     fold = dealt(log, holdout, seed=seed)
     whole = LearningTask(log, 0.0, None, log.first_states, seed=seed)
-    found = CrossFit.of(whole, fold, teach=teach, advance=advance)
+    found = CrossFit.of(whole, fold, teach=teach, advance=advance, constants=constants)
     judge = Judge(LogProfile(log), 0.0, at_least, seed + 2, None)
     if found.chosen(0)[0] in found.methods:
         rule = judged_rule(found, whole, judge, teach=teach)
         if rule.better:
             return rule, found
-    return judged_constant(whole, judge, teach=teach), found
+    return judged_constant(whole, judge, teach=teach, actions=constants), found
 
 
 def judged_rule(found: CrossFit, whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial:
@@ -335,7 +345,9 @@ def judged_rule(found: CrossFit, whole: LearningTask, judge: Judge, *, teach: Te
     return Trial(found.chosen(0)[0], learned[0], judgement)
 
 
-def judged_constant(whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial:
+def judged_constant(
+    whole: LearningTask, judge: Judge, *, teach: Teach, actions: Sequence[int]
+) -> Trial:
     """Return the constant action with the largest bound of its gain.
 
     Constants need no training, so all rows may choose and test them, with the error probability divided
@@ -343,7 +355,7 @@ def judged_constant(whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial
     good actions, large rewards in one fold change which action is chosen and tested in the others.
     """
     log: Log = whole.log
-    constants = [constant(log, action) for action in common_actions(log)]
+    constants = [constant(log, action) for action in actions]
     level = 1 - (1 - judge.level) / len(constants)
     strict = replace(judge, level=level, seen=SeenPairs.of(log))
     trials = []
@@ -356,6 +368,44 @@ def judged_constant(whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial
     if best.judgement is None:
         return best
     return best._replace(judgement=replace(best.judgement, level=judge.level))
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of the policies that are chosen and judged.
+
+    Attributes
+    ----------
+    readable
+        Whether they are the small trees closest to what was fitted.
+    limits
+        What they must obey.
+    """
+
+    readable: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+    def __call__(self, learned: Learned) -> Learned:
+        """Return a policy in this form."""
+        found = self._limited(learned)
+        # a tree that stands for a limited policy may exceed its limits
+        return self._limited(closest_tree(found)) if self.readable else found
+
+    def free(self, log: Log) -> list[int]:
+        """Return the actions that may be taken in every row; all, if every one is limited."""
+        return self.limits.free(log) or [*range(log.n_actions)]
+
+    def _limited(self, learned: Learned) -> Learned:
+        if not self.limits:
+            return learned
+        if learned.task is None or not isinstance(learned.policy, CriticPolicy):
+            raise MethodError(
+                f"Limits are for policies that score discrete actions. {learned.method} learns "
+                f"another.",
+                argument="at_most" if self.limits.at_most else "never",
+            )
+        policy = self.limits.applied(learned.policy, learned.task.log, learned.method.aggregate)
+        return replace(learned, policy=policy, critic=policy.critic, history=np.zeros((0, 1)))
 
 
 _CHOOSES = 1 / 3  # share of the groups not held out that choose; the others train
@@ -410,12 +460,11 @@ class CarefulLearning:
     at_least: float  # confidence with which the policy must be better than the logged one
     teach: Teach  # fits a method
     advance: Callable[[], Any]  # called after each candidate
-    readable: bool = False  # whether candidates are the small trees closest to what was fitted
+    form: Form = field(default_factory=Form)  # in which candidates are chosen and judged
 
     def candidate(self, task: Task, method: Method) -> Learned:
         """Fit a method, and return its policy in the form in which it is chosen and judged."""
-        learned = self.teach(task, method)
-        return closest_tree(learned) if self.readable else learned
+        return self.form(self.teach(task, method))
 
     def learn(self) -> Learned:
         """Return the learned policy, with the held-out episodes."""
@@ -438,6 +487,9 @@ class CarefulLearning:
             at_least=self.at_least,
             teach=self.candidate,
             advance=self.advance,
+            constants=[
+                each for each in common_actions(self.log) if each in self.form.free(self.log)
+            ],
         )
         failed = found.failed.values()
         if not trial.better:
@@ -511,6 +563,8 @@ class CarefulLearning:
         clone = replace(self.teach(task, pointwise(TreeCloning(exact=True))), taught=None)
         kept = behaviour(clone)
         reasons = (said, self._how_close(kept.policy), *_failures(failed))
+        if self.form.limits:
+            reasons += ("What was logged is kept as it was: it need not obey the limits.",)
         return replace(kept, improves=False, reasons=reasons, judged=judged)
 
     def _how_close(self, policy: Any) -> str:
@@ -594,6 +648,8 @@ def learn(
     holdout: float | None = None,
     at_least: float = 0.9,
     readable: bool = False,
+    at_most: Mapping[str, float | tuple[float, str]] | Sequence[str] = (),
+    never: Sequence[str] = (),
     engine: str | Engine | None = None,
     n_jobs: int | None = None,
     advance: Callable[[], Any] = lambda: None,
@@ -635,6 +691,15 @@ def learn(
         Learn a rule that can be read: a small tree or a single action. What is learned otherwise is
         replaced by the small tree closest to it before it is chosen and judged; see
         `Learned.readable`.
+    at_most
+        The largest share of rows that may get an action, ``{"voucher": 0.2}``, or the largest mean cost
+        of a row with the state column of its cost, ``{"voucher": (1.5, "price")}``: the rows that gain
+        most for a unit of it get the action. Of one-step logs; on new rows the share holds as far as
+        they are like those of the log.
+    never
+        Rows in which an action must not be taken: ``["discount where region=north"]``, by a state
+        column of text, truth values or numbers (= != < <= > >=). The actions that a log says are not
+        available (``available=``) are never taken there, if these columns are state columns too.
     engine
         Where passes over the log run; see `evaluate`.
     n_jobs
@@ -661,22 +726,18 @@ def learn(
     """
     profile = as_profile(log, columns, learn)
     seed, log = seed_of(seed, random_state), profile.log
-    if log.table_rows.available is not None:
-        raise LogError(
-            "learn does not know yet which actions are available where, and its policy would take "
-            "others. Read the log without available=...."
-        )
+    form = Form(readable, Limits.of(at_most, never, log))
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
         if method == "auto":
             check_level(at_least)
             learned = _learn_by_default(
-                profile, gamma, seed, holdout, at_least, readable, where, advance
+                profile, gamma, seed, holdout, at_least, form, where, advance
             )
         else:
             learned = _learned(
                 profile, _learning_method(method), gamma, seed, holdout or 0.0, where
             )
-            learned = closest_tree(learned) if readable else learned
+            learned = form(learned)
     counted = log.once
     return replace(learned, log_size=(counted.n_transitions, counted.n_episodes))
 
@@ -754,7 +815,7 @@ def _learn_by_default(
     seed: int,
     holdout: float | None,
     at_least: float,
-    readable: bool,
+    form: Form,
     engine: Engine,
     advance: Callable[[], Any],
 ) -> Learned:
@@ -763,7 +824,7 @@ def _learn_by_default(
     if not log.is_discrete:
         from tailproof.deep.choosing import learn_continuous  # torch is needed only here
 
-        if readable:
+        if form.readable:
             raise MethodError(
                 "A readable rule decides between discrete actions. The actions of this log are "
                 "continuous.",
@@ -793,7 +854,7 @@ def _learn_by_default(
             seed=seed,
             holdout=_CAREFUL if holdout is None else holdout,
             at_least=at_least,
-            readable=readable,
+            form=form,
             teach=teach,
             advance=advance,
         ).learn()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -49,6 +49,7 @@ from tailproof.robust.intervals import Bound
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from tailproof.doors.curve import TargetingCurve
     from tailproof.doors.readable import JudgedRule
     from tailproof.io.encoder import Encoder
     from tailproof.report.blocks import Answer
@@ -477,6 +478,41 @@ class Learned(Answered):
             return judged_rule(self.rule, estimate, level=level)
         assert judging is not None  # `evaluate` has refused
         return judge_simplified(self, estimate, LogProfile(judging), level=level)
+
+    def curve(
+        self,
+        action: str,
+        log: Log | LogProfile | None = None,
+        *,
+        shares: Sequence[float] | None = None,
+        level: float = 0.9,
+    ) -> TargetingCurve:
+        """Return the gain of giving an action to more and more rows, those first that gain most by it.
+
+        Uplift users call it a targeting or Qini curve. Rows are ranked by the policy's own scores and
+        judged by rows that did not teach it.
+
+        Parameters
+        ----------
+        action
+            Its label.
+        log
+            Other one-step episodes; by default those that ``learn(..., holdout=...)`` held out.
+        shares
+            Of the rows that get the action; by default 10 %, 20 %, … 100 %. Rows that the policy cannot
+            tell apart, as those of one leaf, are all in or all out.
+        level
+            Confidence that all intervals hold together.
+        """
+        from tailproof.doors.curve import SHARES, targeting_curve
+
+        judging = self.held_out if log is None else log
+        if judging is None:
+            raise PartitionError(
+                "No episodes were held out to judge by. Pass a log of other episodes, or learn with "
+                "holdout=0.3."
+            )
+        return targeting_curve(self, action, judging, shares=shares or SHARES, level=level)
 
     @property
     def _labels(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from tailproof.critics.ensembles import LinearCritics
 from tailproof.critics.greedy import CriticPolicy, SoftmaxPolicy
 from tailproof.critics.trees import (
     Fixed,
+    Limited,
     LinearScores,
     LogShares,
     StateCritics,
@@ -61,6 +62,14 @@ def scores_in(graph: Graph, states: str, member: Any) -> str:
         limit = graph.node("Mul", most, float(member.share))
         allowed = graph.node("GreaterOrEqual", shares, limit)
         return graph.node("Where", allowed, scores_in(graph, states, member.scores), -np.inf)
+    if isinstance(member, Limited):
+        limited = graph.node(
+            "Add", *(scores_in(graph, states, each) for each in (member.scores, member.barred))
+        )
+        if member.cost_column < 0:
+            return graph.node("Sub", limited, member.prices)
+        cost = graph.columns(states, [member.cost_column])
+        return graph.node("Sub", limited, graph.node("Mul", cost, member.prices))
     raise PolicyError(f"{type(member).__name__} cannot be exported to ONNX.")
 
 

@@ -49,13 +49,14 @@ from tailproof.report.figures import (
     value_figure,
     weights_figure,
 )
-from tailproof.report.rule import rule_blocks, rule_figure
+from tailproof.report.rule import curve_figure, rule_blocks, rule_figure
 from tailproof.report.text import Quantity, count, method_text, number, percent, signed, versions
 from tailproof.robust.gains import PairedGain
 from tailproof.robust.intervals import Bound, Interval
 
 if TYPE_CHECKING:
     from tailproof.doors.compare import Candidate, Comparison
+    from tailproof.doors.curve import TargetingCurve
     from tailproof.doors.diagnose import Diagnosis
     from tailproof.doors.estimate import Estimate
     from tailproof.doors.learned import ConstantAction, Learned
@@ -505,6 +506,7 @@ def learned_answer(
     constant: ConstantAction | None = None,
     played: str = "",
     rule: JudgedRule | None = None,
+    curve: TargetingCurve | None = None,
 ) -> Answer:
     """Return the blocks of a learned policy.
 
@@ -524,6 +526,8 @@ def learned_answer(
         What it earned in an environment, as a sentence.
     rule
         Its rule, or the tree closest to it, judged; by default its rule, with nothing known of it.
+    curve
+        The gain against the share of rows that get an action.
     """
     read = None if held_out is None else ReadEstimate(held_out, level)
     if rule is None and learned.has_rule:
@@ -543,6 +547,8 @@ def learned_answer(
         picture = rule_figure(rule, Quantity.named(reward, per="row"))
         blocks += rule_blocks(rule, picture)
         how.append(picture)
+    if curve is not None:
+        how.append(curve_figure(curve))
     if learned.reasons:
         how.append(Points(learned.reasons))
     if read is None:

@@ -1,4 +1,4 @@
-"""A learned rule as a picture and a table: who gets which action, and what that earns."""
+"""A learned rule and a targeting curve as pictures and tables: who gets what, and what it earns."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING
 
 from tailproof.report.blocks import Block, Figure, Note, Tone, table
 from tailproof.report.figures import finite
-from tailproof.report.plots import COLOURS, FONT, colour_of, page_axes, shown_axes
+from tailproof.report.plots import (
+    COLOURS,
+    FONT,
+    band,
+    colour_of,
+    dots,
+    line,
+    name_axes,
+    page_axes,
+    shown_axes,
+)
 from tailproof.report.text import Quantity, number, percent, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from tailproof.doors.curve import TargetingCurve
     from tailproof.doors.readable import JudgedRule, RuleLeaf
+    from tailproof.robust.intervals import Interval
 
 _LINE = 26.0  # height of a line, and its indentation
 _TONES: dict[str, Tone] = {"better": "good", "worse": "warn"}
@@ -122,6 +134,46 @@ def draw_rule(
     axes.axis("off")
 
 
+def curve_figure(curve: TargetingCurve) -> Figure:
+    """Return the gain against the share of rows that get an action, with its band."""
+    quantity = Quantity.named(curve.reward, per="row")
+
+    def draw(width: float) -> Axes:
+        axes = page_axes(width=width)
+        _draw_curve(axes, curve, quantity)
+        return axes
+
+    rows = [
+        (percent(each.share), *finite(*_read(each.gain.value, each.interval, quantity)))
+        for each in curve.points
+    ]
+    return Figure(
+        key="curve",
+        draw=draw,
+        alt=f"Gain in {quantity.title} against the share of rows that get {curve.action}.",
+        caption=f"Gain in {quantity.title} over giving {curve.action} to nobody, if those get it first "
+        f"who gain most. The band holds at all shares together with {percent(curve.level)} confidence.",
+        numbers=table((f"share with {curve.action}", "gain", "from", "to"), rows),
+    )
+
+
+def plot_curve(curve: TargetingCurve, *, ax: Axes | None) -> Axes:
+    """Draw a targeting curve on axes of a notebook; return them."""
+    axes = shown_axes(ax)
+    _draw_curve(axes, curve, Quantity.named(curve.reward, per="row"))
+    return axes
+
+
+def _draw_curve(axes: Axes, curve: TargetingCurve, quantity: Quantity) -> None:
+    shares = [0.0, *(100 * each.share for each in curve.points)]
+    read = [_read(each.gain.value, each.interval, quantity) for each in curve.points]
+    values, lows, highs = ([0.0, *column] for column in zip(*read, strict=True))
+    band(axes, shares, lows, highs, "main")
+    line(axes, shares, values, "main")
+    dots(axes, shares, values, "main")
+    name_axes(axes, x=f"% of rows with {curve.action}", y=f"gain in {quantity.title}")
+
+
 def plot_rule(judged: JudgedRule, quantity: Quantity, *, ax: Axes | None) -> Axes:
     """Draw a rule on axes of a notebook; return them."""
     height = _height(judged)
@@ -142,7 +194,13 @@ def _gain(leaf: RuleLeaf, quantity: Quantity) -> tuple[float, float, float]:
     """Return the gain of a leaf as it is read, and its interval; NaN where there is none."""
     if leaf.segment is None:
         return math.nan, math.nan, math.nan
-    found, value = leaf.segment.interval, quantity.shown(leaf.segment.gain.value)
-    if found is None:
-        return value, math.nan, math.nan
-    return (value, *quantity.ends(found.low, found.high))
+    return _read(leaf.segment.gain.value, leaf.segment.interval, quantity)
+
+
+def _read(
+    value: float, interval: Interval | None, quantity: Quantity
+) -> tuple[float, float, float]:
+    """Return a gain and its interval as they are read; NaN where there is none."""
+    if interval is None:
+        return quantity.shown(value), math.nan, math.nan
+    return (quantity.shown(value), *quantity.ends(interval.low, interval.high))
