@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof import Log, evaluate
+from tailproof.critics.linear import require_room
 from tailproof.critics.task import Target, Task
-from tailproof.errors import LevelError
+from tailproof.errors import LevelError, MethodError
 from tailproof.estimators import ladder as rungs
 from tailproof.estimators.sequential import reachable
+from tailproof.log.spaces import Discrete
 
 GAMMA = 0.9
 
@@ -195,3 +197,25 @@ def test_continuous_actions_need_no_features():
     still = evaluate(log, lambda s: np.zeros((len(s), 1)), gamma=0.5)
     assert still.choice.gain.value > 0
     assert still.interval(0.9).low < still.value < still.interval(0.9).high
+
+
+def test_a_log_of_many_actions_is_evaluated_in_little_memory():
+    rng = np.random.default_rng(0)
+    n, actions = 1_500, 300
+    states, taken = rng.normal(size=(n, 2)), rng.integers(actions, size=n)
+    log = Log.from_arrays(
+        states,
+        taken,
+        states[:, 0] + rng.normal(size=n),
+        rng.normal(size=(n, 2)),
+        episode=np.arange(n) // 3,
+        terminated=np.arange(n) % 3 == 2,
+        action_space=Discrete(actions),
+    )
+    assert rungs._waves(log).size <= rungs.MOST_FEATURES
+
+
+def test_matrices_that_do_not_fit_into_memory_are_refused_before():
+    with pytest.raises(MethodError) as refused:
+        require_room(60, 10**6)
+    assert refused.value.argument == "features"

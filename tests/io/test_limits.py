@@ -13,7 +13,7 @@ import pytest
 
 import tailproof.io.tables
 from tailproof import Log
-from tailproof.errors import LogError
+from tailproof.errors import LogError, MethodError
 from tailproof.io import read_log, write_log
 from tailproof.io.tables import LimitedStream
 
@@ -231,7 +231,7 @@ def test_features_that_would_fill_the_memory_are_refused_by_name(rng):
     states = rng.standard_normal((50, 400))
     log = Log.from_arrays(states, rng.integers(3, size=50), np.zeros(50), states, episode=range(50))
     chosen = method("roam-dm", features=PerAction(Polynomial(), 400, 3))
-    with pytest.raises(ValueError, match=r"features of 5 members need matrices of .* GB"):
+    with pytest.raises(MethodError, match=r"features need 10 matrices of .* GB"):
         evaluate(log, lambda s: np.zeros(len(s)), method=chosen)
     with pytest.raises(LogError, match="Integer actions are codes"):
         Log.from_arrays([0.0], [10**12], [1.0], [0.0], episode=[0])

@@ -378,13 +378,7 @@ class Statistics:
     @classmethod
     def zeros(cls, members: int, size: int) -> Statistics:
         """Return zero statistics; raise if they need more than a quarter of the memory."""
-        needed, allowed = 2 * 8 * members * size**2, physical_memory() // 4
-        if needed > allowed:
-            raise MethodError(
-                f"{size} features of {members} members need matrices of {needed / 1e9:.1f} GB, and may "
-                f"take {allowed / 1e9:.1f} GB. Use fewer state columns, actions or folds, or features "
-                f"of a lower degree."
-            )
+        require_room(2 * members, size)
         square = (members, size, size)
         return cls(np.zeros(square), np.zeros(square), np.zeros(square[:2]), np.zeros(members))
 
@@ -507,6 +501,18 @@ def robust_scale(residuals: FloatArray) -> float:
         size = size[size > 0]
         middle = float(np.median(size)) if len(size) else np.inf
     return 1.4826 * middle
+
+
+def require_room(matrices: int, size: int) -> None:
+    """Raise if so many matrices, (size, size), need more than a quarter of the memory."""
+    needed, allowed = 8 * matrices * size**2, physical_memory() // 4
+    if needed > allowed:
+        raise MethodError(
+            f"{size:,} features need {matrices} matrices of {needed / 1e9:.1f} GB together, and may "
+            f"take {allowed / 1e9:.1f} GB. Use fewer state columns, actions or folds, or features of "
+            f"a lower degree.",
+            argument="features",
+        )
 
 
 @dataclass(frozen=True)

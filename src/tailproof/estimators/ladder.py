@@ -12,12 +12,20 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.critics.forest import CrossFitted, cross_fit_forests
-from tailproof.critics.linear import Ridge
+from tailproof.critics.linear import Ridge, require_room
 from tailproof.critics.task import PolicyActions, Target
 from tailproof.errors import SingularError
-from tailproof.features import Basis, Features, Fourier, PerAction, mixed_features, table_for
+from tailproof.features import (
+    Additive,
+    Basis,
+    Features,
+    Fourier,
+    PerAction,
+    mixed_features,
+    table_for,
+)
 from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for
-from tailproof.features.maps import joined
+from tailproof.features.maps import MOST_FEATURES, joined
 from tailproof.log.log import Log
 from tailproof.robust.tails import effective_rows
 from tailproof.rules import RULES
@@ -161,6 +169,7 @@ class System:
     def matrices(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Σωφ(φ − γφ')ᵀ of each group, (G, d, d), Σωφ² , (d,), and the groups' rows, (G,)."""
         d = self.first.shape[1]
+        require_room(3 * self.groups.count, d)  # these, those without each group, and solving them
         total = np.zeros((self.groups.count, d, d))
         squares, count = np.zeros(d), np.zeros(self.groups.count)
         for rows, phi, diff in self.chunks():
@@ -513,7 +522,9 @@ def _waves(log: Log) -> Features:
     if not log.is_discrete:
         return JointBasis(Fourier.fit(joined(log.states, log.actions), waves=waves))
     inner = Fourier.fit(log.states, waves=min(waves, max(LARGEST // log.n_actions, 5)))
-    return PerAction(inner, len(log.state_names), log.n_actions)
+    features = PerAction(inner, len(log.state_names), log.n_actions)
+    few = features.size <= MOST_FEATURES
+    return features if few else Additive(inner, len(log.state_names), log.n_actions)
 
 
 def _witnesses(first: Rung, systems: Iterable[System], rewards: FloatArray) -> list[Rung] | None:

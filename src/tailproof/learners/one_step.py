@@ -15,6 +15,7 @@ from tailproof.critics.trees import (
     LinearScores,
     averages,
     grown,
+    training_rows,
     with_action,
 )
 from tailproof.errors import MethodError
@@ -141,9 +142,10 @@ def _outcomes(log: Log, rewards: FloatArray, seed: int) -> FloatArray:
     for k in range(int(part.max()) + 1):
         asked = np.flatnonzero(part == k)
         taught = np.flatnonzero(part != k) if part.any() else asked
-        trees = grown(
-            inputs[taught], rewards[taught], trees=_TREES, smallest=smallest, seed=seed + k
-        )
+        # more rows than these make trees slower, not better; the means of their leaves use all
+        some = training_rows(log, taught, np.random.default_rng([seed, 12]))
+        least = max(10, smallest * len(some) // len(taught))
+        trees = grown(inputs[some], rewards[some], trees=_TREES, smallest=least, seed=seed + k)
         values = averages(trees.leaves(inputs[taught]), trees.nodes) @ rewards[taught]
         for action in range(log.n_actions):
             rows = with_action(z[asked], action, log.n_actions)
