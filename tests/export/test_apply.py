@@ -17,7 +17,7 @@ from tailproof.errors import LogError, PolicyError, SingularWarning
 from tailproof.export import apply as applying
 from tailproof.export.apply import apply
 
-METHODS = ("policy-tree", "policy-scores", "constant", "fqi", "bc")
+METHODS = ("policy-tree", "policy-scores", "constant", "fqi", "bc", "limited", "readable", ".onnx")
 
 
 def customers(rows, seed):
@@ -45,11 +45,23 @@ NEW = customers(40, 1).drop_columns(["action", "reward"])
 
 @pytest.fixture(scope="module", params=METHODS)
 def saved(request, tmp_path_factory):
-    path = tmp_path_factory.mktemp("policy") / "policy.tailproof"
+    form, folder = request.param, tmp_path_factory.mktemp("policy")
+    own = form in ("limited", "readable", ".onnx")
+    limits = {"at_most": {"voucher": 0.2}} if form == "limited" else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SingularWarning)  # one-hot columns add up to one
-        learn(LOG, method=request.param, gamma=0.0).save(path)
-    return path
+        method = "policy-scores" if own else form
+        learned = learn(LOG, method=method, gamma=0.0, readable=form == "readable", **limits)
+    learned.save(folder / "policy.tailproof")
+    if form != ".onnx":
+        return folder / "policy.tailproof"
+    pytest.importorskip("onnxruntime")
+    learned.policy.save(folder / "policy.onnx")
+    return folder / "policy.onnx"
+
+
+def predicted(saved, table):
+    return Learned.load(saved.with_suffix(".tailproof")).predict(table)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +100,7 @@ def test_every_format_decides_alike(saved, tmp_path, of, into):
     out = tmp_path / f"out{into}"
     done = apply(saved, write(NEW, tmp_path / f"new{of}"), out)
     rows = read(out)
-    assert [row["action"] for row in rows] == list(Learned.load(saved).predict(NEW))
+    assert [row["action"] for row in rows] == list(predicted(saved, NEW))
     assert list(rows[0]) == [*NEW.column_names, "action", "probability", "reason"]
     assert {row["probability"] for row in rows} == {1.0}
     assert sum(done.actions.values()) == done.rows == 40
@@ -97,7 +109,7 @@ def test_every_format_decides_alike(saved, tmp_path, of, into):
 @settings(max_examples=10, deadline=None, suppress_health_check=[*HealthCheck])
 @given(order=st.permutations(range(40)), size=st.integers(1, 40))
 def test_a_row_has_one_decision_in_any_file(saved, tmp_path, order, size):
-    known = Learned.load(saved).predict(NEW)
+    known = predicted(saved, NEW)
     some = NEW.take(order[:size]).select(NEW.column_names[::-1])
     apply(saved, write(some, tmp_path / "some.csv"), tmp_path / "some_out.csv")
     assert [row["action"] for row in read(tmp_path / "some_out.csv")] == list(known[order[:size]])
@@ -150,6 +162,25 @@ def test_draws_depend_on_the_seed_and_not_on_the_pieces(stochastic, tmp_path, mo
     assert min(chance for _, chance in likely) >= 0.5
     expected = sum(c if a == "voucher" else 1 - c for a, c in whole)
     assert abs(expected - sum(a == "voucher" for a, _ in whole)) < 5 * np.sqrt(125)
+
+
+def test_a_named_row_has_one_draw_in_any_file(stochastic, tmp_path):
+    named = NEW.append_column("id", pa.array([f"c{i}" for i in range(40)]))
+
+    def decided(table, **options):
+        new = write(table, tmp_path / "new.csv")
+        apply(stochastic, new, tmp_path / "out.csv", by="id", **options)
+        return {row["id"]: row["action"] for row in read(tmp_path / "out.csv")}
+
+    whole = decided(named)
+    assert len(set(whole.values())) == 2
+    assert decided(named.take([*range(39, -1, -1)])) == whole
+    alone = decided(named.slice(17, 1))
+    assert alone == {"c17": whole["c17"]}
+    assert decided(named, seed=1) != whole
+    with pytest.raises(LogError) as error:
+        apply(stochastic, write(NEW, tmp_path / "new.csv"), tmp_path / "out.csv", by="id")
+    assert error.value.argument == "by"
 
 
 def test_no_input_is_replaced_and_nothing_is_half_written(saved, tmp_path):

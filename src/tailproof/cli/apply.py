@@ -32,6 +32,11 @@ PREFIX = option(
     default="",
     panel=OUTPUT,
 )
+BY = option(
+    "A column that names each row, such as a customer's number: with the seed it alone decides what a "
+    "stochastic policy draws for the row, in any file and order.",
+    metavar="COLUMN",
+)
 ALARM = option(
     "Exit with code 4 if more than this share of the rows is refused or leaves the range of the log; "
     "the decisions are written all the same.",
@@ -48,6 +53,7 @@ def apply(
     table_: str = NEW,
     session: Session,
     out: Path = OUT,
+    by: str | None = BY,
     most_likely: bool = MOST_LIKELY,
     prefix: str = PREFIX,
     alarm: float | None = ALARM,
@@ -60,7 +66,7 @@ def apply(
     from tailproof.export.apply import apply as run
 
     with session.working(f"Deciding for {table_}"):
-        done = run(policy, table_, out, seed=seed, most_likely=most_likely, prefix=prefix)
+        done = run(policy, table_, out, seed=seed, by=by, most_likely=most_likely, prefix=prefix)
     decided = sum(done.actions.values())
     for column, rows in done.refused.items():
         session.warned(
@@ -81,6 +87,7 @@ def apply(
         "table": table_,
         "out": str(out),
         "seed": seed,
+        "by": by,
         "most_likely": most_likely,
         "sentence": headline.text,
         **done.to_dict(),

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from tailproof.arrays import AnyArray, FloatArray
-from tailproof.errors import LogError, PolicyError
+from tailproof.errors import LogError, PolicyError, listed
 from tailproof.export.onnx import load
 from tailproof.files import require_replaceable, written_whole
 from tailproof.io.encoder import Encoder
 from tailproof.io.tables import CSV_SUFFIXES, blaming, open_table, pieces_of_csv
+from tailproof.io.values import as_labels
 from tailproof.log.spaces import Discrete
 from tailproof.policies.forms import action_probabilities
 
@@ -68,7 +70,8 @@ class Decisions:
     policy: Any
     encoder: Encoder
     most_likely: bool
-    rng: np.random.Generator
+    seed: int
+    by: str | None = None  # the column whose value decides the draw of a row; None for its place
     rows: int = 0
     drifted: int = 0
     actions: Counter[str] = field(default_factory=Counter)
@@ -80,6 +83,7 @@ class Decisions:
         if not isinstance(space, Discrete):
             raise PolicyError(f"apply writes discrete actions. The policy acts in {space}.")
         self.labels = np.array([space.label(code) for code in range(space.n)], dtype=object)
+        self.rng = np.random.default_rng(self.seed)
 
     def of(self, piece: pa.Table) -> dict[str, AnyArray]:
         """Return action, probability and reason of each row, (n,); None where there is none."""
@@ -91,7 +95,7 @@ class Decisions:
                     reasons[row] = each.reason(i)
                     self.refused[each.column] += 1
         read = np.flatnonzero(reasons == None)  # noqa: E711 element by element
-        draws = self.rng.random(n)[read]  # of all rows, so that pieces of any size draw alike
+        draws = self._draws(piece)[read]  # of all rows, so that pieces of any size draw alike
         action, probability = np.full((2, n), None, dtype=object)
         if len(read):
             chances = action_probabilities(self.policy, states[read], len(self.labels))
@@ -102,6 +106,14 @@ class Decisions:
             self._drift(states[read])
         self.rows += n
         return {"action": action, "probability": probability, "reason": reasons}
+
+    def _draws(self, piece: pa.Table) -> FloatArray:
+        """Return a uniform number for each row, (n,)."""
+        if self.by is None:
+            return np.asarray(self.rng.random(piece.num_rows))
+        texts = [f"{self.seed}\n{value}" for value in as_labels(piece.column(self.by)).to_pylist()]
+        digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts)
+        return np.asarray((np.frombuffer(digests, dtype="<u8") >> 11) * 2.0**-53)
 
     def _drift(self, states: FloatArray) -> None:
         found = self.encoder.outside(states)
@@ -135,6 +147,7 @@ def apply(
     out: str | Path,
     *,
     seed: int = 0,
+    by: str | None = None,
     most_likely: bool = False,
     prefix: str = "",
 ) -> Decided:
@@ -153,7 +166,10 @@ def apply(
         ``action``, ``probability`` (with which the policy takes it), and ``reason``, which is empty
         unless the row was refused. It is replaced as a whole, or not at all.
     seed
-        Draws the actions of a stochastic policy.
+        Draws the actions of a stochastic policy: by default by the place of a row in the file.
+    by
+        A column that names each row, such as a customer's number: then the seed and this name alone
+        decide the draw, in any file and order.
     most_likely
         Take the likeliest action instead.
     prefix
@@ -190,9 +206,11 @@ def apply(
             f"{policy} was learned from arrays or made elsewhere, so it knows no columns of a table. "
             f"Learn from a table and save the result."
         )
-    decisions = Decisions(found, encoder, most_likely, np.random.default_rng(seed))
+    decisions = Decisions(found, encoder, most_likely, seed, by)
     new = tuple(prefix + name for name in ("action", "probability", "reason"))
     names, pieces = _pieces(table, encoder, as_text=Path(out).suffix == ".csv")
+    if by is not None and by not in names:
+        raise LogError(f"{table} has no column {by!r}; it has {listed(names, 20)}.", argument="by")
     if taken := [name for name in new if name in names]:
         raise LogError(
             f"{table} has a column {taken[0]!r} already, which would be lost. Rename it, or choose "
