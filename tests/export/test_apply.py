@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -213,6 +214,10 @@ def test_the_command(saved, tmp_path):
     found = json.loads(ran.stdout)
     assert ran.exit_code == 0
     assert found["rows"] == 40
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+    own = page.partition("## apply")[2].partition("\n## ")[0]
+    shared = {"schema", "command", "warnings", "versions"}
+    assert {key for key in found if f"`{key}`" not in own} <= shared
     assert "our_action" in read(out)[0]
     far = write(
         NEW.set_column(0, "age", pa.array([500.0] * 10 + [40.0] * 30)), tmp_path / "far.csv"
