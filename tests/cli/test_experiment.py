@@ -4,10 +4,12 @@ import csv
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from tailproof.cli import app
+from tailproof.errors import CoverageWarning
 
 
 def run(*words):
@@ -109,3 +111,29 @@ def test_mistakes_are_named(shop, more, message):
     result = evaluate(shop, *more)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chance", [0.5, 1.0])
+@pytest.mark.parametrize("known", [False, True])
+def test_what_was_never_tried_cannot_be_told(tmp_path, chance, known):
+    """Vouchers were sent after 60 days only: there they are worth 15, elsewhere 2; nothing 10."""
+    rng, n = np.random.default_rng(5), 2000
+    days = rng.uniform(0, 120, n)
+    sent = rng.random(n) < (law := np.where(days > 60, chance, 0.0))
+    table = pd.DataFrame({"days": days, "offer": np.where(sent, "voucher", "none")})
+    table["spend"] = rng.exponential(size=n) * np.where(sent, 15.0, 10.0)
+    columns = ["--state", "days", "--action", "offer", "--reward", "spend"]
+    if known:
+        table["chance"] = np.where(sent, law, 1 - law)
+        columns += ["--propensity", "chance"]
+    table.to_csv(path := tmp_path / "log.csv", index=False)
+    with pytest.warns(CoverageWarning):
+        for command in ("evaluate", "compare"):
+            asked = run(command, path, *columns, "--policy", "always:voucher", "--json")
+            assert asked.exit_code == 4
+            assert json.loads(asked.stdout)["verdict"] == "cannot tell"
+    if chance == 1:  # otherwise vouchers after 60 days are a rule to learn
+        learned = run("learn", path, *columns, "--json")
+        assert learned.exit_code == 3
+        assert json.loads(learned.stdout)["verdict"] == "no difference shown"

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from tailproof.errors import MethodError
 from tailproof.robust.pooling import (
     TailPooled,
+    pooled_over_actions,
     pooled_path,
     pooled_rewards,
     risk_shares,
@@ -225,3 +226,25 @@ def test_a_tail_pooled_mean_does_not_depend_on_a_shift_or_on_the_scale_of_weight
 def test_an_unknown_tail_is_refused():
     with pytest.raises(MethodError, match="tail"):
         TailPooled("left")
+
+
+@given(st.integers(0, 50), st.floats(0.01, 100))
+@settings(max_examples=15, deadline=None)
+def test_rewards_to_learn_from_keep_the_logs_mean_and_every_scale(seed, scale):
+    spend, _, offer = shop(seed)
+    found, begins = pooled_over_actions(spend, offer.astype(int))
+    assert found.mean() == pytest.approx(spend.mean())
+    assert found.std() < spend.std()
+    assert (found[spend == 0] == 0).all()
+    assert np.isfinite(begins)
+    again, later = pooled_over_actions(scale * spend, 1 - offer.astype(int))
+    assert_allclose(again, scale * found, rtol=1e-8)
+    assert later == pytest.approx(scale * begins)
+
+
+def test_rewards_without_a_common_one_or_with_two_tails_are_learnt_from_as_they_are(rng):
+    actions, zero = rng.integers(2, size=2000), rng.random(2000) < 0.5
+    for rewards in (rng.pareto(1.5, 2000), np.where(zero, 0.0, rng.standard_t(2, 2000))):
+        found, begins = pooled_over_actions(rewards, actions)
+        assert found is rewards
+        assert begins == np.inf

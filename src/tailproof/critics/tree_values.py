@@ -30,6 +30,7 @@ from tailproof.critics.trees import (
     with_action,
 )
 from tailproof.features import Standardise
+from tailproof.robust.pooling import pooled_over_actions
 
 _TREES = 20
 _ADVANTAGE_TREES = 30
@@ -62,8 +63,22 @@ class LearningTask(Task):
 
     @cached_property
     def tamed(self) -> FloatArray:
-        """The rewards with outliers clipped, (n,)."""
-        return self.rewards("tamed")
+        """The rewards with outliers clipped, (n,); in one-step logs with pooled sizes of events.
+
+        Where a reward is common to many rows (nothing bought), how often others come says more about
+        actions than the sizes of the few largest.
+        """
+        rewards, begins = self.pooled
+        return rewards if np.isfinite(begins) else self.rewards("tamed")
+
+    @cached_property
+    def pooled(self) -> tuple[FloatArray, float]:
+        """Rewards with sizes pooled over actions, (n,), and the reward at which that begins, or ∞."""
+        if not (self.log.is_bandit and self.log.is_discrete):
+            return self.log.rewards, np.inf
+        return pooled_over_actions(
+            self.log.rewards, self.log.actions, propensity=self.log.propensity
+        )
 
     @cached_property
     def training(self) -> TrainingSet:

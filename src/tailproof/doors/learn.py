@@ -212,6 +212,17 @@ class CrossFit:
     methods: dict[str, Method]  # of the candidates
     failed: dict[str, str] = field(default_factory=dict)  # reasons, of those not learned
     constants: Sequence[int] | None = None  # actions that may always be taken; None for common ones
+    pools_from: float = np.inf  # the reward from which sizes are pooled in the scores
+
+    @property
+    def assumed(self) -> str:
+        """What candidates were fitted and chosen by, in a sentence, if it was assumed."""
+        if not np.isfinite(self.pools_from):
+            return ""
+        return (
+            f" Candidates were fitted and chosen with sizes beyond about {self.pools_from:.3g} pooled "
+            f"over all actions; the test does not assume that sizes are alike."
+        )
 
     @classmethod
     def of(
@@ -225,7 +236,9 @@ class CrossFit:
     ) -> CrossFit:
         """Train every candidate without each pair of folds, and score it on both."""
         log: Log = whole.log
-        found = cls(log, fold, whole.scores, {}, {}, constants=constants)
+        found = cls(
+            log, fold, whole.scores, {}, {}, constants=constants, pools_from=whole.pooled[1]
+        )
         for pair in combinations(range(FOLDS), 2):
             task = task_without(whole, fold, pair)
             asked = np.flatnonzero(np.isin(fold, pair))
@@ -493,13 +506,14 @@ class CarefulLearning:
         )
         failed = found.failed.values()
         if not trial.better:
-            return replace(self, gamma=0.0)._kept(too_little(trial), failed, trial.judgement)
+            why = too_little(trial) + found.assumed
+            return replace(self, gamma=0.0)._kept(why, failed, trial.judgement)
         said = f"{trial.name} was the best of {len(found.methods)} rules and all constant actions, "
         if isinstance(trial.learned.method.base, Constant):
             said += f"which need no teaching: all {self.log.once.n_episodes:,} episodes judge them."
         else:
             said += "scored by episodes that did not teach it."
-        return _proposed(trial, said, failed)
+        return _proposed(trial, said + found.assumed, failed)
 
     def _from_steps(self, parts: ThreeParts) -> Learned:
         """Learn from episodes of several steps."""

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from scipy.special import ndtri
 
-from tailproof.arrays import BoolArray, FloatArray
+from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.errors import MethodError
 from tailproof.parameters import Configurable
 from tailproof.robust.spreads import Hall
@@ -37,6 +37,7 @@ _LEVELS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99)
 _FEWEST_BEYOND = 10  # rows beyond a threshold that make a mean size
 FEWEST_EVENTS = 20  # rows beyond the common reward, below which there is no path
 _COMMON = 0.05  # share of rows with one reward from which on it is the common one
+_ONE_SIDED = 10.0  # least ratio of squared deviations from the common reward on its two sides
 _Z = float(ndtri(0.95))  # of a 90 % interval
 
 
@@ -274,17 +275,57 @@ class TailPooled(Configurable):
 
         `sums` are those over independent units, as in `pooled_path`.
         """
-        mean = float(weights.mean())
-        if not (mean > 0 and np.isfinite(weights).all()):
+        if not (weights.mean() > 0 and np.isfinite(weights).all()):
             return rewards
+        return pooled_rewards(rewards, _weighted_path(rewards, weights, self.tail, sums))
 
-        def scores(r: FloatArray) -> FloatArray:
-            value = float((weights * r).mean()) / mean
-            return mean * value + weights * (r - value)
 
-        base = np.full(len(rewards), mean)
-        path = pooled_path(rewards, scores, tail=self.tail, base=base, sums=sums)
-        return pooled_rewards(rewards, path)
+def pooled_over_actions(
+    rewards: FloatArray, actions: IntArray, *, propensity: FloatArray | None = None
+) -> tuple[FloatArray, float]:
+    """Return rewards with pooled extremes, to learn from, and the reward at which pooling begins.
+
+    They are the mean of those for always taking each logged action, so that sizes are pooled as far as
+    no action is seen to change them. Where no reward is common to many rows, or both sides of it are
+    alike, rewards stay as they are, and pooling begins at infinity.
+
+    Parameters
+    ----------
+    propensity
+        Of the logged actions, (n,); their frequencies by default.
+    """
+    common = common_reward(rewards)
+    if common is None:
+        return rewards, np.inf
+    off = (rewards - common) / (float(np.abs(rewards - common).max()) or 1.0)
+    sides = [(np.maximum(sign * off, 0) ** 2).sum() for sign in (1, -1)]
+    if max(sides) <= _ONE_SIDED * min(sides):
+        return rewards, np.inf
+    count = np.bincount(actions)
+    chance = (count / len(actions))[actions] if propensity is None else propensity
+    found, begins = [], []
+    for action in np.flatnonzero(count >= FEWEST_EVENTS):
+        weights = (actions == action) / chance
+        path = _weighted_path(rewards, weights, None)
+        found.append(pooled_rewards(rewards, path))
+        begins.append(path.begins)
+    return (np.mean(found, axis=0), float(np.median(begins))) if found else (rewards, np.inf)
+
+
+def _weighted_path(
+    rewards: FloatArray,
+    weights: FloatArray,
+    tail: Tail | None,
+    sums: Callable[[FloatArray], FloatArray] = lambda values: values,
+) -> PooledPath:
+    """Return the path of a self-normalised mean with these weights, (n,), whose mean is positive."""
+    mean = float(weights.mean())
+
+    def scores(r: FloatArray) -> FloatArray:
+        value = float((weights * r).mean()) / mean
+        return mean * value + weights * (r - value)
+
+    return pooled_path(rewards, scores, tail=tail, base=np.full(len(rewards), mean), sums=sums)
 
 
 def risk_shares(gains: FloatArray, covariance: FloatArray) -> FloatArray:
