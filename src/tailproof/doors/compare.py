@@ -276,11 +276,12 @@ class Comparison(Answered):
             {
                 "name": each.name,
                 **each.verdict.to_dict(),
-                "value": each.value,
+                "value": None if each.verdict.void else each.value,
                 "interval": interval_or_reason(each.estimate.interval, self.level),
                 "lower_bound": each.lower_bound,
                 "gain": {
                     **{name: getattr(each.gain, name) for name in of_gain},
+                    **({"value": None, "relative": None} if each.verdict.void else {}),
                     "interval": interval_or_reason(each.gain.interval, self.gate_level),
                 },
                 "passes": each.passes,

@@ -13,7 +13,7 @@ from tailproof.arrays import FloatArray
 from tailproof.critics.ensembles import Critics
 from tailproof.critics.task import PolicyOnLog, Task
 from tailproof.doors.verdict import Answered, GainVerdict, upper_bound, verdict_on
-from tailproof.errors import Caution, LevelError, MethodError
+from tailproof.errors import Caution, LevelError, MethodError, void
 from tailproof.estimators.choice import Choice, OneStepChoice
 from tailproof.files import as_frame, plain
 from tailproof.log.folds import Split, Whole
@@ -214,18 +214,18 @@ class Estimate(Answered, ABC):
 
         `sizes_within` adds the gain if sizes of extremes differ by at most that share.
         """
-        gain = self.gain
+        gain, known = self.gain, void(self.cautions) is None
         return {
             **self.verdict_at(level).to_dict(),
-            "value": self.value,
+            "value": self.value if known else None,
             "unit": {**plain(self.unit), "text": str(self.unit)},
             **_uncertainty(self, level),
             "logged_value": plain(self.logged_value),
             "gain": {
-                "value": plain(gain.value),
-                "relative": plain(gain.relative),
+                "value": plain(gain.value) if known else None,
+                "relative": plain(gain.relative) if known else None,
                 **_uncertainty(gain, level),
-                "parts": _parts(gain, level),
+                "parts": _parts(gain, level) if known else None,
                 **(
                     {}
                     if sizes_within is None
