@@ -1,9 +1,7 @@
 import numpy as np
-import pytest
 from sklearn.preprocessing import PolynomialFeatures
 
 from tailproof import Joint, Log, PerAction, Polynomial
-from tailproof.errors import MethodError
 from tailproof.features import at_actions, default_features
 
 
@@ -51,11 +49,8 @@ def test_joint_features_have_squares_of_state_and_action():
     assert features.size == 6
 
 
-def test_continuous_actions_need_a_choice_of_features():
+def test_continuous_actions_have_joint_features():
     log = Log.from_arrays(
         np.zeros(2), np.array([0.1, 0.2]), np.zeros(2), np.zeros(2), episode=[0, 1]
     )
-    with pytest.raises(
-        MethodError, match=r"need features= .* Joint\(state_dimension=1, action_dim"
-    ):
-        default_features(log)
+    assert default_features(log) == Joint(state_dimension=1, action_dimension=1)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from tailproof.cli.options import option
 from tailproof.errors import void
+from tailproof.methods.fit import cap_for
 from tailproof.report.blocks import Block, Note, table
-from tailproof.report.text import number, percent
+from tailproof.report.text import Quantity, number, percent
+from tailproof.robust.means import USUAL, Cap
 
 if TYPE_CHECKING:
     from tailproof.doors.estimate import Estimate
@@ -77,10 +79,14 @@ def asked_for(
     if returns is not None and (capped := cap_reading(estimate, returns)) is not None:
         cap, value = capped
         found["winsorised"] = {"cap": cap, "value": value}
+        quantity = Quantity.of(estimate.unit)
+        would = f"the {quantity.noun} would be {quantity.amount(quantity.shown(value), 4)}"
         if isinstance(estimate.method.clip, str):
-            notes.append(f"Without the cap at {cap} the value would be {number(value)}.")
+            notes.append(f"Without the cap at {cap} {would}.")
         else:
-            notes.append(f"With rewards capped at {cap} the value would be {number(value)}.")
+            usual = Cap.named(cap).mirrored if quantity.is_cost else Cap.named(cap)
+            what = "costs" if quantity.is_cost else "rewards"
+            notes.append(f"With {what} capped at their percentile {usual.percentile:g} {would}.")
     shown = [table(("", "estimate", f"{percent(level)} interval"), rows)] if rows else []
     return found, [*shown, *(Note(text, "soft") for text in notes)]
 
@@ -114,11 +120,9 @@ def cap_reading(estimate: Estimate, returns: Returns) -> tuple[str, float] | Non
     The reward model is unchanged, so that the estimate changes by the weighted mean of the amounts
     that the cap removes. None if the change is below half a percent.
     """
-    from tailproof.robust.means import USUAL, Cap
-
     asked = estimate.method.clip
     if isinstance(asked, str):
-        shift = returns.shift_by_cap(asked)
+        shift = returns.shift_by_cap(cap_for(asked, returns.log))
         return (asked, estimate.value - shift) if shift else None
     if asked:
         return None

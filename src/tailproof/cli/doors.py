@@ -26,7 +26,7 @@ from tailproof.cli.options import (
 )
 from tailproof.cli.session import Session, command
 from tailproof.errors import PolicyError
-from tailproof.report.blocks import Figure, Headline, Section, table
+from tailproof.report.blocks import Figure, Headline, Note, Section, table
 from tailproof.report.text import count
 
 if TYPE_CHECKING:
@@ -56,6 +56,11 @@ GATE_SIZES_WITHIN = option(
     parser=share_of,
     metavar="SHARE",
 )
+SEQUENTIAL = option(
+    "Verdicts that hold however often one looks at a growing log, and bounds for logs of a bandit.",
+    "--sequential",
+    default=False,
+)
 PAIRS = option("Also the difference of any two candidates.", "--pairs", default=False)
 
 
@@ -82,6 +87,7 @@ def evaluate(
     from tailproof.policies.text import name_and_policy
     from tailproof.report.answers import estimate_answer
     from tailproof.report.decisions import rows_note, with_segments
+    from tailproof.report.paper import methods_text
 
     level, seed = asked.level, asked.seed
     with engine.running() as where:
@@ -102,6 +108,9 @@ def evaluate(
     if estimate.verdict_at(level).word == "no difference shown":
         needed = rows_to_decide(estimate, level=level, seed=seed)
         found, more = {**found, "rows_to_decide": needed}, [*more, *rows_note(estimate, needed)]
+    if asked.methods_text:
+        said = methods_text(estimate, level=level)
+        found, more = {**found, "methods_text": said}, [*more, Note(said)]
     place = next(i for i, each in enumerate(answer) if isinstance(each, Figure | Section))
     answer = (*answer[:place], *more, *answer[place:])
     if by is not None:
@@ -142,6 +151,7 @@ def compare(
     guardrail: list[str] = GUARDRAILS,
     margin: list[str] = MARGINS,
     pairs: bool = PAIRS,
+    sequential: bool = SEQUENTIAL,
     gate_sizes_within: float | None = GATE_SIZES_WITHIN,
     asked: AnswerOptions,
 ) -> int:
@@ -153,6 +163,7 @@ def compare(
     from tailproof.policies.text import name_and_policy
     from tailproof.report.answers import comparison_answer, pair_records
     from tailproof.report.decisions import with_guardrails, with_segments
+    from tailproof.report.paper import methods_text
 
     with engine.running() as where:
         guarded = [each.removeprefix("-") for each in guardrail]
@@ -179,6 +190,7 @@ def compare(
                 seed=asked.seed,
                 engine=where,
                 gate_sizes_within=gate_sizes_within,
+                sequential=sequential,
             )
     found: dict[str, Any] = comparison.to_dict()
     if pairs:
@@ -189,6 +201,11 @@ def compare(
     answer = comparison_answer(comparison, times=asked.times, pairs=pairs)
     if guardrail:
         answer = with_guardrails(answer, comparison)
+    if asked.methods_text:
+        said = methods_text(comparison.best.estimate, level=asked.level, comparison=comparison)
+        place = next(i for i, each in enumerate(answer) if isinstance(each, Figure | Section))
+        answer = (*answer[:place], Note(said), *answer[place:])
+        found["methods_text"] = said
     if by is not None:
         segments = comparison.by(by)
         answer, found = with_segments(answer, segments), {**found, "by": segments.to_dict()}

@@ -104,6 +104,12 @@ class AnswerOptions:
     level: float = LEVEL
     seed: int = SEED
     times: int | None = TIMES
+    methods_text: bool = option(
+        "Also a paragraph for the methods section of a paper, with settings and sources.",
+        "--methods-text",
+        default=False,
+        panel=OUTPUT,
+    )
     report: Path | None = REPORT
 
 

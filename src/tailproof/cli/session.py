@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import os
 import sys
 import traceback
@@ -21,6 +22,7 @@ from tailproof.cli import interrupt
 from tailproof.cli.hints import as_options
 from tailproof.cli.options import OUTPUT, option
 from tailproof.errors import StorageError, TailproofError, without_secrets
+from tailproof.progress import LOGGER, stage
 from tailproof.report.blocks import Answer, Section
 from tailproof.report.terminal import console_for, labelled, show, visible
 from tailproof.report.text import as_json, first_screen
@@ -73,6 +75,7 @@ class Session:
     explain: bool = _flag(
         "Also print how the answer was computed, and what it assumes.", "--explain"
     )
+    verbose: bool = _flag("Print each stage with its time.", "--verbose", "-v")
     quiet: bool = _flag("Print the answer and its warnings only.", "--quiet", "-q")
     debug: bool = _flag("Show tracebacks of errors.", "--debug")
     notes: list[str] = field(default_factory=list, init=False)
@@ -133,8 +136,9 @@ class Session:
     @contextmanager
     def working(self, text: str, total: int | None = None) -> Iterator[Any]:
         """Show a progress bar on a terminal, unless quiet; yield its `advance` function."""
-        if not (self.talks and sys.stderr.isatty()):
-            yield lambda _steps=1: None
+        if self.verbose or not (self.talks and sys.stderr.isatty()):
+            with stage(text):
+                yield lambda _steps=1: None
             return
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -207,6 +211,9 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def _run(call: Callable[[], int | None], session: Session, options: Sequence[str]) -> int:
+    if session.verbose:
+        logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr, force=True)
+        LOGGER.setLevel(logging.INFO)
     try:
         with interrupt.raise_on_interrupt(), warnings.catch_warnings():
             warnings.simplefilter("default")

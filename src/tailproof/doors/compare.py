@@ -31,6 +31,7 @@ from tailproof.errors import (
     WeightWarning,
     void,
 )
+from tailproof.estimators.choice import OneStepChoice
 from tailproof.files import as_frame, plain
 from tailproof.log.folds import Split
 from tailproof.methods.catalogue import as_method
@@ -41,9 +42,11 @@ from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.binding import Policy
 from tailproof.policies.text import policy_columns
 from tailproof.profile.profile import LogProfile
+from tailproof.progress import staged
 from tailproof.robust.gains import FoldGain, PairedGain, PooledGain, Scored
 from tailproof.robust.intervals import Bound, Interval, folds_for
 from tailproof.robust.segments import joint_level
+from tailproof.robust.sequences import sequential_miss, smoothing_sequence
 from tailproof.robust.tails import check_level
 
 if TYPE_CHECKING:
@@ -476,6 +479,7 @@ _OF_THE_POLICY = (CoverageWarning, FoldWarning, TaughtWarning, WeightWarning)
 _EVIDENCE = 1 << 28  # most bytes for the evidence of all candidates
 
 
+@staged("Comparing")
 def compare(
     log: LogSource,
     policies: Mapping[str, Policy],
@@ -487,6 +491,7 @@ def compare(
     guardrails: Sequence[str] = (),
     margins: Mapping[str, float | str] | None = None,
     gate_sizes_within: float | None = None,
+    sequential: bool = False,
     seed: int | None = None,
     random_state: int | None = None,
     engine: str | Engine | None = None,
@@ -545,6 +550,9 @@ def compare(
         Let the gate assume that sizes of extremes differ by at most this share between policies, as
         0.2: more true gains pass, and false ones where sizes differ more. By default it assumes nothing
         about sizes.
+    sequential
+        Whether verdicts hold however often a growing one-step log is looked at, and `notes` also give
+        lower bounds for logs of a bandit.
     seed
         Seeds the folds.
     random_state
@@ -607,6 +615,9 @@ def compare(
 
         estimates = _estimates(rivals, run, notes)
         first = next(iter(estimates.values()))
+        if sequential:
+            notes += _guaranteed(estimates, joint_level(level, len(estimates)))
+            gate_level = _at_any_time(first, gate_level)
         beaten = baseline_of(policies, baseline, first, run)
         judged: dict[str, list[Guardrail]] = {name: [] for name in estimates}
         for outcome in outcomes:
@@ -647,6 +658,39 @@ def compare(
         seed=seed,
         notes=tuple(notes),
     )
+
+
+def _at_any_time(estimate: Estimate, level: float) -> float:
+    """Return the level of bounds that hold jointly at all sizes of a growing log."""
+    choice = estimate.choice
+    if not isinstance(choice, OneStepChoice) or choice.unit == "episode":
+        raise LevelError(
+            f"sequential is for one-step logs, by 'auto', 'ips', 'snips' or 'bandit-dr'. Got "
+            f"{estimate.method} on {estimate.n_episodes} episodes of {estimate.n_transitions} rows.",
+            argument="sequential",
+        )
+    return 1 - sequential_miss(choice.units, miss=1 - level)
+
+
+def _guaranteed(estimates: Mapping[str, Estimate], level: float) -> list[str]:
+    """Return lower bounds at any time that need neither a variance nor independent rows.
+
+    With known propensities and rewards that are never negative, w·r has the mean J(π) given all
+    earlier rows, also if these decided the propensities: `smoothing_sequence` needs no more.
+    """
+    said = ["The verdicts hold however often one looks at the growing log."]
+    found = {
+        name: smoothing_sequence(each.choice.guarantee, miss=1 - level)
+        for name, each in estimates.items()
+        if isinstance(each.choice, OneStepChoice) and not isinstance(each.choice.guarantee, str)
+    }
+    if found:
+        each = ", ".join(f"{name} {low:.4g}" for name, low in found.items())
+        said.append(
+            f"Values are at least {each} at any time ({level:.3g} confidence), for any tail, and also "
+            f"if a bandit chose the logged actions by what it had seen."
+        )
+    return said
 
 
 def _candidate(

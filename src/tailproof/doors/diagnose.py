@@ -39,12 +39,11 @@ from tailproof.errors import (
     TailproofWarning,
 )
 from tailproof.estimators.importance import IPS, BanditDR, importance_weights
-from tailproof.features import Features, Joint, at_actions, default_features
+from tailproof.features import Features, at_actions, default_features
 from tailproof.files import as_frame, plain, scalar
 from tailproof.log.budget import sample_to_budget
 from tailproof.log.folds import Folds
 from tailproof.log.log import CHUNK, Log, discounted_returns
-from tailproof.log.spaces import Continuous
 from tailproof.methods.catalogue import as_method
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
@@ -54,6 +53,7 @@ from tailproof.policies.binding import Policy, for_log
 from tailproof.policies.text import policy_columns
 from tailproof.profile.profile import LogProfile
 from tailproof.profile.shape import RewardShape, Tails
+from tailproof.progress import staged
 from tailproof.robust.pooling import PooledPath
 from tailproof.robust.tails import (
     ExtremalIndex,
@@ -291,7 +291,7 @@ def linear_reference(
 ) -> LinearReference:
     """Return LSTD with the features and the ridge of a method, or the default ones."""
     policy, base = for_log(policy, log), None if method is None else method.base
-    features = getattr(base, "features", None) or _default_features(log)
+    features = getattr(base, "features", None) or default_features(log)
     task = Task(log, gamma, policy, log.first_states, seed=seed, initial_rows=log.first_rows)
     task = task.with_next_actions()
     blocks = _deal(log, seed)
@@ -357,13 +357,6 @@ def _by_row(
             alive = task.gamma * ~log.terminated[rows]
             residuals[rows] += alive * (after * chances.T).sum(axis=0)
     return weights, residuals
-
-
-def _default_features(log: Log) -> Features:
-    space = log.action_space
-    if isinstance(space, Continuous):
-        return Joint(log.states.shape[1], space.dimension)
-    return default_features(log)
 
 
 def reference(
@@ -1230,6 +1223,7 @@ class Diagnosis(Answered):
         return rows
 
 
+@staged("Diagnosing")
 def diagnose(
     log: LogSource,
     policy: Policy | None = None,

@@ -46,6 +46,7 @@ from tailproof.policies.binding import Policy, for_log
 from tailproof.policies.text import policy_columns
 from tailproof.profile.checks import too_few_rows
 from tailproof.profile.profile import LogProfile
+from tailproof.progress import staged
 from tailproof.robust.gains import FoldValues
 from tailproof.robust.means import Mean, SampleMean
 from tailproof.robust.pooling import TailPooled
@@ -209,6 +210,7 @@ class AverageFeatures:
         return psi
 
 
+@staged("Evaluating")
 def evaluate(
     log: LogSource,
     policy: Policy,

@@ -62,6 +62,7 @@ from tailproof.parallel import Engine, running
 from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.forms import action_probabilities
 from tailproof.profile.profile import LogProfile
+from tailproof.progress import staged
 from tailproof.robust.tails import check_level
 
 _CLIPPED = 2.0  # times log n rewards are clipped on each side if they are skewed
@@ -652,6 +653,7 @@ _CAREFUL = 0.25  # share of the groups that the default holds out to test the le
 _JUDGED = 0.2  # the same for continuous actions
 
 
+@staged("Learning")
 def learn(
     log: LogSource,
     *,

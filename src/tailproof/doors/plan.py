@@ -14,6 +14,7 @@ from tailproof.errors import LevelError, LogError
 from tailproof.files import plain
 from tailproof.log.log import discounted_returns
 from tailproof.methods.fit import check_gamma
+from tailproof.progress import staged
 from tailproof.robust.planning import Shortfall, arm_bounds, gain_bounds, shortfall
 from tailproof.robust.tails import check_level
 
@@ -72,6 +73,7 @@ class Plan(Answered):
         }
 
 
+@staged("Planning")
 def plan(
     log: LogSource,
     *,

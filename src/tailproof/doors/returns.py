@@ -194,7 +194,7 @@ def returns_under(
                 "tailproof.critics.behaviour."
             )
         log, _ = with_estimated_propensities(log)
-        cautions.append("it takes the estimated propensities for the true ones")
+        cautions.append("estimated propensities are taken as true")
     cautions += warn_of_the_horizon(log, discount)
     weights = cumulative_weights(for_log(policy, log), log)[log.starts[1:] - 1]
     if not weights.any():

@@ -272,8 +272,8 @@ def limits_of(
         )
     elif isinstance(spread, Rare):
         main = (
-            "rare events limit it: gamma intervals of the few rewards that differ from the common "
-            "one, with room for one more as large as the largest of the log"
+            "few events limit it: gamma intervals for the rewards that differ from the usual one, "
+            "with room for one more as large as the largest of the log"
         )
     elif count < RULES.few:
         main = f"the size limits it: the policy's actions were taken in only {count} {unit}s"
@@ -283,8 +283,8 @@ def limits_of(
         )
     elif spread.unseen:
         main = (
-            "the rewards' tail limits it: an interval for skewed means, with a point for the part of "
-            "the tail that was not seen"
+            "the tail limits it: an interval for skewed means, widened for the part of the tail that "
+            "was not seen"
         )
     else:
         main = f"the size limits it: an interval for skewed means over {len(influence):,} {unit}s"

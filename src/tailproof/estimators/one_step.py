@@ -385,7 +385,7 @@ def _cautions(rows: OneStepRows, policy: FloatArray) -> tuple[str, ...]:
             f"nothing"
         )
     if rows.propensities.estimated_by is not None:
-        said.append("it takes the estimated propensities for the true ones")
+        said.append("estimated propensities are taken as true")
     return tuple(said)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray, RowIndex
-from tailproof.errors import MethodError
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
 from tailproof.parameters import Configurable
@@ -544,7 +543,7 @@ def mixed_features(
 
 
 def default_features(log: Log) -> Features:
-    """Return the paper's features; raise for continuous actions, which have no default.
+    """Return the paper's features, or for continuous actions the `Joint` ones.
 
     States with many variables, for instance from categories, get no products: there would be thousands.
     """
@@ -552,12 +551,7 @@ def default_features(log: Log) -> Features:
         p, blocks = len(log.state_names), log.n_actions
         degree = 2 if Polynomial().size(p) * blocks <= MOST_FEATURES else 1
         return PerAction(Polynomial(degree), p, blocks)
-    raise MethodError(
-        f"Continuous actions ({log.action_space}) need features= of states and actions: pass a "
-        f"feature map with `size` and `__call__(states, actions) -> (n, size)`, for instance "
-        f"Joint(state_dimension={len(log.state_names)}, "
-        f"action_dimension={log.action_space.dimension})."
-    )
+    return Joint(state_dimension=len(log.state_names), action_dimension=log.action_space.dimension)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from tailproof.io.values import (
     written_amounts,
 )
 from tailproof.log.log import Log, OriginalTable
+from tailproof.log.misfit import drifting_propensities
 from tailproof.log.spaces import Discrete
 from tailproof.parallel import Engine
 
@@ -91,6 +92,11 @@ def read_table(
             group_ids=typed_labels(log.group_ids, description, "group"),
         )
     _report_state_doubts(columns, log, notes)
+    if drifting_propensities(log):
+        notes.notes.append(
+            "The logged propensities change along the file: a policy that learned may have chosen the "
+            "actions. Rows are then not independent; `compare --sequential` adds bounds that hold."
+        )
     if columns.weight is not None:
         log = with_weights(log, columns.weight, used[columns.weight], notes)
     origin = log.table_rows

@@ -24,6 +24,7 @@ _MORE = 0.02  # how far it may exceed 1: rounded propensities
 _SURE = 6  # and how many standard errors: P < 10⁻⁹, because many parts are tested
 _TINY = 1e-3  # what a propensity is of the median one if it is named
 _FEW = 0.01  # share of rows up to which tiny propensities are slips
+_DRIFT = 0.2  # correlation of propensities with their place in the file that is reported
 _RARE = 0.01  # propensities below may hide what falls short: such weights may not have occurred yet
 _ROWS, _VARIABLES = 200_000, 50  # how many are looked at
 
@@ -49,6 +50,23 @@ def doubtful_propensities(log: Log) -> tuple[str, ...]:
             f"have them estimated."
         )
     return tuple(said)
+
+
+def drifting_propensities(log: Log) -> bool:
+    """Return whether the propensities of an action change along the file, as those of a bandit do."""
+    given, space = log.propensity, log.action_space
+    if given is None or not isinstance(space, Discrete) or not log.is_bandit:
+        return False
+    for action in range(space.n):
+        rows = np.flatnonzero(log.actions == action)[:_ROWS]
+        order, p = log.table_rows.rows[rows], given[rows]
+        if len(rows) < _ENOUGH or not np.ptp(p):
+            continue
+        ranks = np.unique(p, return_inverse=True)[1]
+        along = float(np.corrcoef(np.argsort(np.argsort(order)), ranks)[0, 1])
+        if abs(along) > max(_DRIFT, _SURE / np.sqrt(len(rows))):
+            return True
+    return False
 
 
 def _few_tiny(given: FloatArray, rows: IntArray) -> list[str]:

@@ -87,9 +87,15 @@ def prepare(log: Log, method: Method, *, seed: int = 0) -> Log:
     if not method.clip:
         return log
     if isinstance(method.clip, str):
-        return log.with_rewards(Cap.named(method.clip).capped(log.rewards))
+        return log.with_rewards(cap_for(method.clip, log).capped(log.rewards))
     low, high = np.quantile(log.rewards, [method.clip, 1 - method.clip])
     return log.with_rewards(np.clip(log.rewards, low, high))
+
+
+def cap_for(clip: str, log: Log) -> Cap:
+    """Return the cap of a text, which is about costs where the rewards are their negatives."""
+    cap = Cap.named(clip)
+    return cap.mirrored if log.reward_name.startswith("minus ") else cap
 
 
 def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members:

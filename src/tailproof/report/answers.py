@@ -66,6 +66,11 @@ if TYPE_CHECKING:
     from tailproof.robust.pooling import PooledPath
     from tailproof.robust.tails import TailIndex
 
+_SETTLES = {
+    "yes": "settles as usual",
+    "doubtful": "may settle slowly (whether they have a variance is in doubt)",
+    "no": "settles slowly (they have no finite variance)",
+}
 _SURELY = 1 - 1e-9  # share of the rows in which a constant takes its action
 _MOODS: dict[str, Mood] = {"better": "good", "worse": "warn", "cannot tell": "warn"}
 
@@ -278,40 +283,43 @@ class ReadEstimate:
 
     @property
     def noun(self) -> str:
-        """What the value is called: the column if it has a telling name."""
-        return "value" if self.quantity.name in ("", "reward") else self.quantity.name
+        """What the value is called."""
+        return self.quantity.noun
 
     def intervals(self) -> Table:
         """Return every interval and bound with what it assumes, or why there is none."""
         estimate, level = self.estimate, self.level
-        asked: dict[str, Callable[[float], Any]] = {
-            "value": estimate.interval,
-            "bound of the value": estimate.lower_bound,
-            "difference": estimate.gain.interval,
-            "bound of the difference": estimate.gain.lower_bound,
+        asked: dict[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
+            "value": (estimate.interval, estimate.lower_bound),
+            "difference": (estimate.gain.interval, estimate.gain.lower_bound),
         }
         if self.sizes_within is not None:
             label = f"difference, sizes within {percent(self.sizes_within)}"
-            asked[label] = lambda level: self._sized().interval(level)
+            sized = self._sized
+            asked[label] = (lambda x: sized().interval(x), lambda x: sized().lower_bound(x))
         if estimate.choice is None and estimate.folds.declined is None:
-            asked |= {
-                "value, by Student's t": lambda level: estimate.interval(level, kind="t"),
-                "bound, by Student's t": lambda level: estimate.lower_bound(level, kind="t"),
-            }
+            asked["value, by Student's t"] = (
+                lambda x: estimate.interval(x, kind="t"),
+                lambda x: estimate.lower_bound(x, kind="t"),
+            )
         rows: list[tuple[Any, ...]] = []
-        for name, ask in asked.items():
-            found = _asked(ask, level)
-            if isinstance(found, str):
-                rows.append((name, None, None, "–", found))
-                continue
-            ends = (
-                (found.low, found.high) if isinstance(found, Interval) else (found.value, math.inf)
-            )
-            rows.append(
-                (name, *finite(*self.quantity.ends(*ends)), percent(found.level), found.note)
-            )
+        for name, (interval, bound) in asked.items():
+            found, least = _asked(interval, level), _asked(bound, level)
+            ends: list[Any] = [None, None]
+            notes = found if isinstance(found, str) else found.note
+            if isinstance(found, Interval):
+                ends = finite(*self.quantity.ends(found.low, found.high))
+            one_sided = None
+            if isinstance(least, Bound):
+                (one_sided,) = finite(self.quantity.shown(least.value))
+                if isinstance(found, str):
+                    notes = f"{notes} The bound: {least.note}"
+            rows.append((name, *ends, one_sided, notes))
+        least_or_most = "at most" if self.quantity.is_cost else "at least"
         return table(
-            ("of", "from", "to", "confidence", "what it assumes, or why there is none"), rows
+            ("of", "from", "to", least_or_most, "what it assumes, or why there is none"),
+            rows,
+            caption=f"{percent(level)} confidence for the interval, and for the bound on one side",
         )
 
 
@@ -334,8 +342,8 @@ def estimate_answer(
         return (headline, Points(reasons), *sections)
     if limit := limits_most(read):
         blocks.append(Note(limit))
-    if read.parts is not None:
-        blocks.append(Note(parts_text(read.parts, level)))
+    if said := clip_text(read):
+        blocks.append(Note(said))
     if sizes_within is not None:
         blocks.append(read.sized())
     if said := hidden_reason(estimate, level):
@@ -395,20 +403,34 @@ def limits_most(read: ReadEstimate) -> str:
     if first is not None and abs(first.effect) >= _DECIDES * abs(estimate.gain.value) > 0:
         share = first.effect / estimate.gain.value
         what = (
-            f"makes up {percent(share, 2)} of this difference"
+            f"decides {percent(share, 2)} of this"
             if 0 < share <= 1
-            else f"changes this difference by {signed(quantity.shown(first.effect))}"
+            else f"changes this by {signed(quantity.shown(first.effect))}"
         )
         size = f"{read.noun} {quantity.amount(quantity.shown(first.reward), 4)}"
         without = signed(quantity.shown(first.without))
-        return f"{_title(first.name)}, with {size}, {what}; without it about {without}."
+        return f"{_title(first.name)} ({size}) alone {what}; without it about {without}."
     acts = estimate.on_log
     if math.isnan(acts.effective_rows):
         return ""
     return (
-        f"{number(acts.effective_rows, 3)} of {count(acts.rows, 'row')} tell what the policy would do "
-        f"(effective rows)."
+        f"This rests on {number(acts.effective_rows, 3)} of {count(acts.rows, 'row')}: so many speak "
+        f"about this policy (effective rows)."
     )
+
+
+def clip_text(read: ReadEstimate) -> str:
+    """Return what capping the rewards before the estimate did; empty if it was not asked for."""
+    clip, task = read.estimate.method.clip, read.estimate.task
+    if not clip:
+        return ""
+    at = f"percentile {clip[1:]}" if isinstance(clip, str) else f"{percent(clip)} of either side"
+    what = "Costs" if read.quantity.is_cost else "Rewards"
+    said = f"{what} were capped at {at} before all else: this is about capped {what.lower()}"
+    if task is None or not len(rewards := read.quantity.shown(1.0) * task.log.rewards):
+        return f"{said}."
+    low, high = float(np.min(rewards)), float(np.max(rewards))
+    return f"{said}, which lie between {number(low)} and {read.quantity.amount(high, 4)}."
 
 
 def decisive_section(read: ReadEstimate) -> Section | None:
@@ -488,7 +510,8 @@ class JudgedGain:
 
 def learned_by(learned: Learned) -> str:
     """Return how a policy was learned, and from how many episodes."""
-    from_log = f"from {count(learned.n_episodes, 'episode')}"
+    per = "row" if learned.n_transitions == learned.n_episodes else "episode"
+    from_log = f"from {count(learned.n_episodes, per)}"
     action, space = getattr(learned.method.base, "action", None), learned.action_space
     if isinstance(action, int) and isinstance(space, Discrete):
         return f"Always {space.label(action)}, chosen {from_log}."
@@ -533,12 +556,6 @@ def learned_answer(
     if rule is None and learned.has_rule:
         rule = JudgedRule.unjudged(learned.rule)
     blocks: list[Block] = list(_learned_blocks(learned, read, times))
-    if (
-        read is not None
-        and constant is not None
-        and (said := constant_text(constant, learned, read))
-    ):
-        blocks.append(Note(said))
     if played:
         blocks.append(Note(played))
     how: list[Block] = [Note(learned_by(learned))]
@@ -549,6 +566,9 @@ def learned_answer(
         how.append(picture)
     if curve is not None:
         how.append(curve_figure(curve))
+    if read is not None and constant is not None:
+        said = constant_text(constant, learned, read)
+        how += [Note(said)] if said else []
     if learned.reasons:
         how.append(Points(learned.reasons))
     if read is None:
@@ -589,8 +609,9 @@ def _learned_blocks(
             "no difference shown",
         )
         if judged is not None:
-            logged = number(quantity.shown(judged.logged_value))
-            yield Facts((Fact("logged", logged, f"by {count(judged.episodes, 'episode')}"),))
+            logged = quantity.amount(quantity.shown(judged.logged_value), 4)
+            judges = f"per {quantity.per}, by {count(judged.episodes, quantity.per)}"
+            yield Facts((Fact(f"logged {quantity.noun}", logged, judges),))
     elif learned.improves and judged is not None:
         gain = JudgedGain(judged.gain, judged.logged_value, judged.bound, judged.level)
         verdict = GainVerdict("better", judged.level)
@@ -602,8 +623,10 @@ def _learned_blocks(
         value, logged = (
             number(quantity.shown(each)) for each in (judged.value, judged.logged_value)
         )
-        yield value_facts("value", value, ends, judged.level, logged)
-        yield Note(f"Judged by {count(judged.episodes, 'episode')} that did not teach it.", "soft")
+        unit = f"{quantity.unit} per {quantity.per}".lstrip()
+        yield value_facts(quantity.noun, f"{value} {unit}", ends, judged.level, logged)
+        judges = count(judged.episodes, quantity.per)
+        yield Note(f"Judged by {judges} from which it was not learned.", "soft")
         if times is not None:
             yield found.totals(times)
     elif learned.improves:
@@ -623,8 +646,8 @@ def _learned_blocks(
         found = read.gain
         yield Headline(found.sentence(name), str(found.verdict), _mood(found.verdict))
         yield read.facts()
-        held_out = count(read.estimate.n_episodes, "held-out episode")
-        yield Note(f"Judged by {held_out}, which did not teach it.", "soft")
+        held_out = count(read.estimate.n_episodes, f"held-out {quantity.per}")
+        yield Note(f"Judged by {held_out}, from which it was not learned.", "soft")
         if times is not None:
             yield found.totals(times)
 
@@ -638,8 +661,8 @@ def constant_text(constant: ConstantAction, learned: Learned, read: ReadEstimate
     if learned.improves is False or on_log.shares.get(constant.action, 0.0) > _SURELY:
         return ""
     return (
-        f"The best single action is {constant.action}: {number(shown(constant.value))} on "
-        f"{count(on_log.rows, 'held-out row')}, where this policy has {number(read.value)}."
+        f"On {count(on_log.rows, 'held-out row')} alone, the best single action, {constant.action}, "
+        f"has {number(shown(constant.value))}, and this policy {number(read.value)}."
     )
 
 
@@ -822,7 +845,7 @@ def diagnosis_answer(diagnosis: Diagnosis) -> Answer:
     facts = [
         Fact("rows", f"{diagnosis.transitions:,}", _units(diagnosis)),
         Fact("plain average", number(influence.value)),
-        Fact("variance of the rewards exists:", diagnosis.tails["rewards"].variance.exists),
+        Fact("an average of these rewards", _SETTLES[diagnosis.tails["rewards"].variance.exists]),
     ]
     heavy = verdict.tails != "light"
     blocks: list[Block | Section] = [

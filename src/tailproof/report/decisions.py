@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tailproof.doors.plan import Plan
     from tailproof.doors.segments import Segments
 
+#: A verdict on a guardrail as a short word.
+_HARM = {"not shown to be harmless": "not shown"}
 _TONES: dict[str, Tone] = {"better": "good", "worse": "warn", "cannot tell": "muted"}
 
 
@@ -97,27 +99,27 @@ def with_guardrails(answer: Answer, comparison: Comparison) -> Answer:
     for candidate in comparison.candidates:
         for each in candidate.guardrails:
             found = each.to_dict()
-            numbers = (found["baseline"], found["change"], found["low"], found["high"])
-            rows.append((candidate.name, each.outcome.rule, *numbers, each.verdict))
+            ends = (found["change"], found["low"], found["high"])
+            verdict = _HARM.get(each.verdict, each.verdict)
+            rows.append((candidate.name, each.outcome.column, *ends, verdict))
     caption = (
-        f"Guardrails; these bounds and those of the differences hold together with "
-        f"{percent(comparison.level)} confidence on each side"
+        f"Guardrails: change from the {comparison.baseline}; these bounds and those above hold "
+        f"together with {percent(comparison.level)} confidence on each side"
     )
-    columns = ("policy", "rule", comparison.baseline, "change", "at least", "at most", "verdict")
+    columns = ("policy", "outcome", "change", "at least", "at most", "verdict")
     headline, *rest = answer
     assert isinstance(headline, Headline)
     if shown.harmed:
         text = f"{headline.text} It harms {' and '.join(shown.harmed)}."
         headline = replace(headline, text=text)
-    unsure = [
-        each.outcome.column
-        for each in shown.guardrails
-        if each.verdict == "not shown to be harmless"
-    ]
+    unsure = [each for each in shown.guardrails if each.verdict == "not shown to be harmless"]
     said: list[Block] = [table(columns, rows, caption=caption)]
     if unsure:
-        text = f"{shown.name} is not shown to be harmless for {' and '.join(unsure)}."
-        said.append(Note(text, "warn"))
+        names = " and ".join(each.outcome.column for each in unsure)
+        text = f"{shown.name} is not shown to be harmless for {names}"
+        without = next((each.outcome.column for each in unsure if not each.outcome.margin), None)
+        hint = f"; name the harm that is tolerated, as in --margin {without}=2%" if without else ""
+        said.append(Note(f"{text}{hint}.", "warn"))
     return (headline, rest[0], *said, *rest[1:])
 
 
@@ -126,14 +128,16 @@ def hidden_reason(estimate: Estimate, level: float) -> str:
     gamma = estimate.tipping_gamma(level)
     if gamma is None:
         return ""
-    if math.isinf(gamma):
+    factor = f"{GAMMAS[-1]:g}" if math.isinf(gamma) else f"{gamma:.2g}"
+    if factor == "1":
         return (
-            f"No propensities were logged; even hidden reasons that change the odds of an action "
-            f"{GAMMAS[-1]:g} times, among rows that look alike, would not overturn this."
+            "Propensities were estimated: even a weak hidden reason for the logged actions would "
+            "overturn this."
         )
+    overturns = "would not even" if math.isinf(gamma) else "would"
     return (
-        f"No propensities were logged: hidden reasons that change the odds of an action "
-        f"{gamma:.2g} times, among rows that look alike, would be enough to overturn this."
+        f"Propensities were estimated: a hidden reason that makes an action {factor} times as likely "
+        f"(in odds), among rows that look alike, {overturns} overturn this."
     )
 
 

@@ -27,7 +27,13 @@ from tailproof.report.blocks import (
 )
 from tailproof.report.text import facts_line, shown_cell
 
+_KEPT = "\ue000"  # a space at which no line is broken
 _STYLES: dict[Mood, str] = {"plain": "", "good": "green", "warn": "yellow", "soft": "dim"}
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Return text whose lines are not broken between a number and its percent sign."""
+    return Text(text.replace(" %", f"{_KEPT}%"), style=style)
 
 
 @singledispatch
@@ -39,24 +45,24 @@ def rendered(block: Any) -> Any:
 @rendered.register
 def _(block: Headline) -> Any:
     verdict = [Text(f"{block.verdict.capitalize()}.", style=f"bold {_STYLES[block.mood]}")]
-    return Group(Text(block.text, style="bold"), *(verdict if block.verdict else ()))
+    return Group(_text(block.text, style="bold"), *(verdict if block.verdict else ()))
 
 
 @rendered.register
 def _(block: Facts) -> Any:
-    return Text(facts_line(block))
+    return _text(facts_line(block))
 
 
 @rendered.register
 def _(block: Note) -> Any:
-    return Text(block.text, style=_STYLES[block.mood])
+    return _text(block.text, style=_STYLES[block.mood])
 
 
 @rendered.register
 def _(block: Points) -> Any:
     grid = Grid.grid(padding=(0, 1, 0, 0))
     for sentence in block.sentences:
-        grid.add_row("-", Text(sentence, style=_STYLES[block.mood]))
+        grid.add_row("-", _text(sentence, style=_STYLES[block.mood]))
     return grid
 
 
@@ -66,7 +72,7 @@ def _(block: Table) -> Any:
         box=None,
         pad_edge=False,
         padding=(0, 2, 0, 0),
-        title=block.caption or None,
+        title=_text(block.caption) if block.caption else None,
         title_justify="left",
         show_header=any(block.columns),
     )
@@ -113,6 +119,7 @@ def labelled(label: str, mood: Mood, text: str) -> Text:
 _CONTROLS = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},  # ␛ for ESC
     0x7F: 0x2421,
+    ord(_KEPT): ord(" "),
     **dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
     **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),  # lone surrogates cannot be encoded
 }

@@ -213,10 +213,15 @@ class Quantity:
         return "earn" if words & _EARNED or self.unit in _PAID_IN else "have"
 
     @property
+    def noun(self) -> str:
+        """What the value is called: the column if it has a telling name."""
+        return "value" if self.name in ("", "reward") else self.name
+
+    @property
     def title(self) -> str:
         """The title of an axis or a table of values: what, in which unit, per what."""
         unit = f" in {self.unit}" if self.unit else ""
-        return f"{self.name or 'value'}{unit} per {self.per}"
+        return f"{self.noun}{unit} per {self.per}"
 
     def shown(self, value: float) -> float:
         """Return a value as it is read: costs are positive."""

@@ -28,7 +28,7 @@ from tailproof.robust.tails import check_level, mad
 
 _QUANTILES = np.linspace(0, 4.5, 60)  # normal quantiles of the levels at which ends are compared
 _ROUNDING = 1e-12  # of the size of two values, below which they are equal
-_NOTE = "both values' own bounds, combined with the correlation of their scores"
+_NOTE = "the bounds of both values, combined with the correlation of their scores"
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class UncertainValue:
         heavy = [
             s for s, by in zip(("lower", "upper"), stretch, strict=True) if by > 1 and s in sides
         ]
-        more = f"; farther for the heavy {' and '.join(heavy)} tail of the samples"
+        more = f"; widened for the heavy {' and '.join(heavy)} tail"
         return self.limits + more * bool(heavy)
 
 
