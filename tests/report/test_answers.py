@@ -197,10 +197,10 @@ def test_plurals(amount, noun, text):
 def test_a_policy_has_no_second_value_as_the_best_constant():
     learned = learn(bandit(shift=2.0))
     read = ReadEstimate(evaluate(learned.held_out, learned.policy))
-    assert learned_by(learned) == "Always 1, chosen from 600 episodes."
+    assert learned_by(learned) == "Always 1, chosen from 600 rows."
     same, other = (ConstantAction(action, 0.5) for action in ("1", "0"))
     assert constant_text(same, learned, read) == ""
-    assert "0.5000 on 150 held-out rows" in constant_text(other, learned, read)
+    assert "On 150 held-out rows alone" in constant_text(other, learned, read)
     assert constant_text(other, replace(learned, improves=False), read) == ""
 
 
