@@ -14,8 +14,9 @@ class Rules:
     `benchmarks/outside.py` does not use; [one-step] Hillstrom and RAND medical spend, drawn as in
     `docs/one-step.md`; [experiment] RAND spend, claims and the made populations of
     `benchmarks/experimenter.py`, on seeds 11 to 13; [learning] the worlds of `benchmarks/learning.py`;
-    [hard] 24 worlds of `benchmarks/outside.py`, parts worlds and hard, on seeds below 1,000; [none] a
-    convention, with the reason beside it.
+    [hard] 24 worlds of `benchmarks/outside.py`, parts worlds and hard, on seeds below 1,000; [hidden]
+    five worlds with hidden states and fifteen Markov ones, on seeds that `benchmarks/hidden.py` does
+    not use; [none] a convention, with the reason beside it.
     """
 
     # skew
@@ -61,6 +62,11 @@ class Rules:
     # trees on wide tables: their time grows with the columns
     tree_columns: int = 40  # [none] columns, and indicators of actions, up to which all are used
     screening_trees: int = 4  # [none] trees that choose the columns, of more
+    # hidden state
+    hidden_reward: float = 2.5  # [hidden] standard errors by which the past must help with rewards
+    hidden_effect: float = 4.5  # [hidden] the same, if only the effect of actions depends on it
+    hidden_next: float = 6.0  # [hidden] the same for next states, which trees fit less well
+    hidden_share: float = 0.003  # [hidden] least share of the variance that the past explains
     # overlap
     poor: float = 0.1  # [one-step] effective share of rows below which overlap is the limit
     few: int = 30  # [one-step] observations under the policy

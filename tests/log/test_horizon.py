@@ -8,12 +8,14 @@ import pytest
 from examples.storm import storage
 from tailproof import Log, evaluate
 from tailproof.errors import LogError
-from tailproof.log.horizon import ends_by_the_clock, leading_columns, unknown_rest, with_step
+from tailproof.log.columns import CriticColumns
+from tailproof.log.horizon import ends_by_the_clock, leading_columns, unknown_rest
 from tailproof.policies.forms import Always, Uniform
 from tailproof.rules import RULES
 from tailproof.worlds import CartPole
 
 EPISODES, STEPS = 60, 6
+WITH_STEP = CriticColumns(step=True).added_to
 STEP = np.tile(np.arange(STEPS, dtype=float), EPISODES)
 
 
@@ -45,7 +47,7 @@ def log_of(states, *, ends="terminated", length=STEPS):
 def test_steps_count_from_the_start_of_each_episode():
     log = ragged([2, 1, 3])
     assert log.step_of_row.tolist() == [0, 1, 0, 0, 1, 2]
-    timed = with_step(log)
+    timed = WITH_STEP(log)
     np.testing.assert_array_equal(timed.states[:, :-1], log.states)
     np.testing.assert_array_equal(timed.next_states[:, -1], log.step_of_row + 1)
     assert len(timed.state_names) == 3
@@ -92,7 +94,7 @@ def test_a_longest_length_that_many_reach_is_a_clock():
 )
 def test_lengths_that_no_state_foresees_are_a_clock(lengths):
     assert ends_by_the_clock(ragged(lengths))
-    assert not ends_by_the_clock(with_step(ragged(lengths)))
+    assert not ends_by_the_clock(WITH_STEP(ragged(lengths)))
 
 
 def test_ends_that_the_state_foresees_are_no_clock(rng):
@@ -128,7 +130,7 @@ def test_counting_steps_is_the_same_as_a_step_in_the_state():
     log = ragged(np.full(150, 6))
     log = log.with_rewards(log.actions * (6 - log.step_of_row) + 0.1 * rng.normal(size=900))
     counted = evaluate(log, Always(1), gamma=0.9)
-    given = evaluate(with_step(log), Always(1), gamma=0.9)
+    given = evaluate(WITH_STEP(log), Always(1), gamma=0.9)
     assert counted.value == pytest.approx(given.value, rel=1e-6)
     assert counted.standard_error == pytest.approx(given.standard_error, rel=1e-3)
 

@@ -33,7 +33,7 @@ class Capabilities:
     evaluates: bool = True  # whether it evaluates a given policy; otherwise it learns one
     learns: bool = False  # whether a policy can be taken from it
     bootstraps: bool = True  # whether it needs the values of next states, not returns alone
-    counts_steps: bool = False  # whether it adds the step to states where episodes end by the clock
+    adds_columns: bool = False  # whether its critics see the step and the past where these matter
 
 
 #: Capabilities of a base that learns a policy and whose members share no Bellman backup.

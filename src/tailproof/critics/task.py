@@ -10,8 +10,8 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray, RowIndex
 from tailproof.features import Standardise
+from tailproof.log.columns import CriticColumns
 from tailproof.log.folds import shuffled_groups
-from tailproof.log.horizon import with_step
 from tailproof.log.log import Chunk, Log
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.parallel import Engine, Local
@@ -256,7 +256,7 @@ class Target:
     """
 
     task: Task
-    log: Log  # the task's log, or a copy with the step added to its states
+    log: Log  # the task's log, or a copy with columns for critics
     next: PolicyActions  # in the next states, (n, …)
     first: PolicyActions  # where episodes start, (m, …)
     agreement: FloatArray  # (n,) of the logged actions
@@ -286,11 +286,14 @@ class Target:
             shares, here = None, alike(log.actions[:, None], *act(log.states, places.rows, 2))[:, 0]
         return cls(task, log, after, actions(*task.starts(), 1), here, shares)
 
-    def with_step(self) -> Target:
-        """Return a copy with the step added to the states; the policy's actions stay the same."""
-        log, starts = with_step(self.log), self.first.states
+    def with_columns(self, columns: CriticColumns) -> Target:
+        """Return a copy with columns for critics; the policy's actions stay the same."""
+        if not columns:
+            return self
+        log, starts = columns.added_to(self.log), self.first.states
+        empty = np.zeros((len(starts), log.states.shape[1] - starts.shape[1]))
         after = self.next._replace(states=log.next_states)
-        first = self.first._replace(states=np.column_stack([starts, np.zeros(len(starts))]))
+        first = self.first._replace(states=np.column_stack([starts, empty]))
         return replace(self, log=log, next=after, first=first)
 
     @property

@@ -1336,7 +1336,9 @@ def _diagnosis(
         overlap=covered,
         influence=influence,
         heaviest=min(heavier, default=None),
-        cautions=profile.cautions if estimate is None else estimate.cautions,
+        cautions=(*profile.cautions, *profile.hidden_state())
+        if estimate is None
+        else estimate.cautions,
         failed=failed,
     )
     return Diagnosis(

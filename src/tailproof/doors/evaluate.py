@@ -312,7 +312,7 @@ def estimate_policy(
     discount = check_gamma(gamma, log)
     if base.bootstraps:
         require_known_rest(log, discount)
-    if not base.counts_steps:
+    if not base.adds_columns:
         warn_of_a_hidden_horizon(profile, discount)
     rows = None
     if initial_states is None:
@@ -327,7 +327,10 @@ def estimate_policy(
         engine=engine or Local(),
         initial_rows=rows,
     )
-    cautions = [*profile.coverage(task), *profile.cautions]
+    hidden = (
+        profile.hidden_state(seen=base.adds_columns) if base.bootstraps and discount > 0 else ()
+    )
+    cautions = [*profile.coverage(task), *profile.cautions, *hidden]
     for each in cautions:
         warnings.warn(str(each), each.category, stacklevel=3)
     warn_of_taught_episodes(acts, log)

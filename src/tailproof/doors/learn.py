@@ -308,7 +308,7 @@ def task_without(whole: LearningTask, fold: IntArray, left_out: tuple[int, ...])
 
 
 def learn_from_rows(
-    log: Log,
+    profile: LogProfile,
     *,
     seed: int,
     holdout: float,
@@ -323,10 +323,11 @@ def learn_from_rows(
     constants. A rule is tested by `judged_rule`; if no rule beats the best constant, or it is not
     significantly better than the log, constants are tried.
     """
+    log = profile.log
     fold = dealt(log, holdout, seed=seed)
     whole = LearningTask(log, 0.0, None, log.first_states, seed=seed)
     found = CrossFit.of(whole, fold, teach=teach, advance=advance, constants=constants)
-    judge = Judge(LogProfile(log), 0.0, at_least, seed + 2, None)
+    judge = Judge(profile, 0.0, at_least, seed + 2, None)
     if found.chosen(0)[0] in found.methods:
         rule = judged_rule(found, whole, judge, teach=teach)
         if rule.better:
@@ -467,7 +468,7 @@ class CarefulLearning:
     the choice. One-step logs use cross-fitting instead (`learn_from_rows`).
     """
 
-    log: Log
+    profile: LogProfile
     gamma: float
     seed: int
     holdout: float  # share of the groups to hold out for the test
@@ -479,6 +480,11 @@ class CarefulLearning:
     def candidate(self, task: Task, method: Method) -> Learned:
         """Fit a method, and return its policy in the form in which it is chosen and judged."""
         return self.form(self.teach(task, method))
+
+    @property
+    def log(self) -> Log:
+        """The log."""
+        return self.profile.log
 
     def learn(self) -> Learned:
         """Return the learned policy, with the held-out episodes."""
@@ -495,7 +501,7 @@ class CarefulLearning:
     def _from_rows(self) -> Learned:
         """Learn from one-step episodes."""
         trial, found = learn_from_rows(
-            self.log,
+            self.profile,
             seed=self.seed,
             holdout=self.holdout,
             at_least=self.at_least,
@@ -523,7 +529,7 @@ class CarefulLearning:
         seen = SeenPairs.of(parts.teach)
 
         def judge(part: Log, stream: int) -> Judge:
-            bare = Judge(LogProfile(part), self.gamma, self.at_least, self.seed + stream, seen)
+            bare = Judge(self.profile.part(part), self.gamma, self.at_least, self.seed + stream, seen)
             return bare.after(clone.policy)
 
         trials, failed = self._tried(task, judge(parts.choose, 1))
@@ -854,7 +860,8 @@ def _learn_by_default(
     discount = check_gamma(gamma, data)
     require_squares(data.rewards)
     require_known_rest(data, discount)
-    warn_of_the_log(profile.of(data), discount)
+    profile = profile.of(data)
+    warn_of_the_log(profile, discount, adds_columns=True)
     _actions_to_choose_from(data)
 
     def teach(task: Task, chosen: Method) -> Learned:
@@ -865,7 +872,7 @@ def _learn_by_default(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CoverageWarning)  # given above, once for all parts
         return CarefulLearning(
-            log=data,
+            profile=profile,
             gamma=discount,
             seed=seed,
             holdout=_CAREFUL if holdout is None else holdout,

@@ -19,6 +19,7 @@ from tailproof.estimators.choice import Choice, SequentialChoice
 from tailproof.estimators.ladder import Blend, LoggedReturns, Rung, climb, logged_rung, single
 from tailproof.estimators.one_step import evaluate_rows, is_one_step
 from tailproof.features import Features, as_features
+from tailproof.log.columns import CriticColumns
 from tailproof.log.folds import Folds
 from tailproof.log.horizon import time_limit
 from tailproof.log.log import Log, discounted_returns
@@ -177,8 +178,8 @@ class Auto(Configurable):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Large logs are sampled; the step is added to the states unless features are given."""
-        return Capabilities(needs="memory", counts_steps=self.features is None)
+        """Large logs are sampled; columns are added to the states unless features are given."""
+        return Capabilities(needs="memory", adds_columns=self.features is None)
 
     def score(self, task: Task, profile: LogProfile, *, rng: np.random.Generator) -> Choice:
         """Return the policy's value with its scores, and the choices made."""
@@ -220,18 +221,18 @@ def evaluate_log(
     """Return the default method's estimate for one log.
 
     A log with more than 200,000 rows is reduced to random groups of episodes with about that many. If
-    the first rung suffices on these, it is refitted to all rows. Where episodes end by the clock, the
-    step is added to the critics' states; the policy never sees it.
+    the first rung suffices on these, it is refitted to all rows. Critics see the columns that the
+    profile calls for, such as the step; the policy never does.
     """
     log = task.log
-    timed = features is None and profile.ends_by_the_clock
+    columns = profile.critic_columns if features is None else CriticColumns()
     if features is not None or log.n_transitions <= LADDER_ROWS:
-        return _evaluate(task, profile, features, rng, ridge=ridge, timed=timed)
+        return _evaluate(task, profile, features, rng, ridge=ridge, columns=columns)
     sample = profile.sample(LADDER_ROWS, task.seed)
     some = replace(task, log=sample.log, engine=Local())
-    choice, blend = _evaluate(some, sample, None, rng, timed=timed)
+    choice, blend = _evaluate(some, sample, None, rng, columns=columns)
     if len(blend.rungs) == 1:
-        return _evaluate(task, profile, blend.features, rng, timed=timed)
+        return _evaluate(task, profile, blend.features, rng, columns=columns)
     used = f"{some.log.n_transitions:,} of {log.n_transitions:,} rows"
     return replace(choice, critic=f"{choice.critic}; on {used}"), blend
 
@@ -243,14 +244,15 @@ def _evaluate(
     rng: np.random.Generator,
     *,
     ridge: Any = None,
-    timed: bool = False,
+    columns: CriticColumns,
 ) -> tuple[SequentialChoice, Blend]:
-    target = Target.of(task).with_step() if timed else Target.of(task)
+    target = Target.of(task).with_columns(columns)
     log = target.log
     # a constant reward c is worth c / (1 − γ) where nothing ends, so the median can be subtracted
     level = float(np.median(log.rewards)) if target.endless else 0.0
     offset = level / (1 - task.gamma) if target.endless else 0.0
-    rewards, by_log = log.rewards - level, profile.timed_rewards if timed else profile.rewards
+    rewards = log.rewards - level
+    by_log = profile.rewards_with_columns if columns else profile.rewards
     measured = by_log  # the logged value is by the log alone, the same for every policy
     # disasters that end episodes are what critics must agree on
     tamed = rewards if measured.shape.final else _clipped(rewards, measured.fit)
@@ -296,7 +298,7 @@ def _evaluate(
         asymmetry=mean.asymmetry,
         skewed=mean.skewed,
         plain_error=mean.plain_error,
-        critic=blend.words() + (f"; it knows the step, as {time_limit(log)}" if timed else ""),
+        critic=blend.words() + _columns_in_words(columns, log),
         allowance=allowance,
         disagreement=blend.disagreement,
         lost=blend.lost,
@@ -311,6 +313,11 @@ def _evaluate(
         ),
     )
     return choice, blend
+
+
+def _columns_in_words(columns: CriticColumns, log: Log) -> str:
+    step = f"; it knows the step, as {time_limit(log)}" if columns.step else ""
+    return step + (f"; it knows earlier {', '.join(columns.past)}" if columns.past else "")
 
 
 class Valued(NamedTuple):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
@@ -17,18 +15,6 @@ _FEW = 10  # episodes that were cut off, too few to tell chance from a rule
 _BEYOND = 0.1  # share of the discounted steps, beyond which an unknown rest decides the value
 _ROWS = 20_000  # rows to look at, of a longer log
 _TREES, _LEAF = 30, 10
-
-
-def with_step(log: Log) -> Log:
-    """Return the log with the step number within the episode as last state variable."""
-    step = log.step_of_row
-    return replace(
-        log,
-        states=np.column_stack([log.states, step]),
-        next_states=np.column_stack([log.next_states, step + 1]),
-        state_names=(*log.state_names, "step of the episode"),
-        encoder=None,
-    )
 
 
 def time_limit(log: Log) -> str:
@@ -70,7 +56,7 @@ def ends_by_the_clock(log: Log) -> bool:
         for each in (part.terminated, np.full(len(place), rate), chance, chance * (1 - chance))
     )
     explained = np.abs(ends - expected).sum() < _UNEXPLAINED * np.abs(ends - constant).sum()
-    return not explained and (fixed or _surprise(ends, expected, variance) > _SURPRISING)
+    return bool(not explained and (fixed or _surprise(ends, expected, variance) > _SURPRISING))
 
 
 def unknown_rest(log: Log, gamma: float) -> str | None:

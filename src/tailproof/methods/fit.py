@@ -150,10 +150,14 @@ def warn_of_a_hidden_horizon(profile: LogProfile, gamma: float) -> None:
         )
 
 
-def warn_of_the_log(profile: LogProfile, gamma: float) -> None:
-    """Warn of ends by the clock, and of what is wrong with the log, before a policy is learned."""
+def warn_of_the_log(profile: LogProfile, gamma: float, *, adds_columns: bool = False) -> None:
+    """Warn of ends by the clock, and of what is wrong with the log, before a policy is learned.
+
+    `adds_columns`: whether it is judged by critics that see the columns the log calls for.
+    """
     warn_of_a_hidden_horizon(profile, gamma)
-    for each in profile.cautions:
+    hidden = profile.hidden_state(seen=adds_columns) if gamma > 0 else ()
+    for each in (*profile.cautions, *hidden):
         warnings.warn(str(each), each.category, stacklevel=4)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 from tailproof.arrays import BoolArray
 from tailproof.critics.task import Task, some_groups
 from tailproof.errors import Caution
-from tailproof.log.horizon import ends_by_the_clock, with_step
+from tailproof.log.columns import CriticColumns
+from tailproof.log.horizon import ends_by_the_clock
 from tailproof.log.log import Log
 from tailproof.log.misfit import doubtful_propensities
 from tailproof.log.validation import require_squares
@@ -15,11 +17,12 @@ from tailproof.profile.checks import (
     Hole,
     coverage,
     holes_of,
-    misleading_states,
+    missing_codes,
     some_episodes,
     unlogged,
 )
 from tailproof.profile.clusters import Cluster, clusters_of, with_clusters
+from tailproof.profile.memory import Memory, comes_last, find_memory
 from tailproof.profile.one_step import OneStepRows
 from tailproof.profile.shape import RewardFit, RewardShape, measure
 from tailproof.rules import RULES
@@ -71,6 +74,13 @@ class LogProfile:
         made._grouped_by = self.clusters
         return made
 
+    def part(self, log: Log) -> LogProfile:
+        """Return the profile of some of the episodes, whose critics see the same columns."""
+        found = self.of(log)
+        if found is not self:
+            found.ends_by_the_clock, found.memory = self.ends_by_the_clock, self.memory
+        return found
+
     @cached_property
     def ends_by_the_clock(self) -> bool:
         """Whether the step of an episode tells more about its end than the state does."""
@@ -88,32 +98,51 @@ class LogProfile:
         return measure(self._with_squares)
 
     @cached_property
-    def timed_rewards(self) -> RewardFit:
-        """The same with the step added to the states."""
-        return measure(with_step(self._with_squares))
+    def memory(self) -> Memory | None:
+        """What came earlier in an episode and tells more than the logged columns; None if nothing."""
+        log = some_groups(self._some, RULES.settled, seed=0)
+        return find_memory(log, step=self.ends_by_the_clock)
+
+    @cached_property
+    def critic_columns(self) -> CriticColumns:
+        """The columns that critics see and policies do not."""
+        past = CriticColumns() if self.memory is None else self.memory.columns
+        return replace(past, step=self.ends_by_the_clock)
+
+    @cached_property
+    def rewards_with_columns(self) -> RewardFit:
+        """`rewards` with the columns of critics among the states."""
+        if not self.critic_columns:
+            return self.rewards
+        return measure(self.critic_columns.added_to(self._with_squares))
 
     @cached_property
     def reward_shape(self) -> RewardShape:
-        """Tails, skew and clustering of the rewards beyond what state (and clock) and action explain.
+        """Tails, skew and clustering of the rewards beyond what critics see of state and action.
 
         That of a one-step log with more than 200,000 rows is measured on a sample of them.
         """
         log = self._with_squares
         if log.is_bandit:  # the regression itself is not needed again
             return measure(some_groups(log, RULES.settled, seed=0)).shape
-        return (self.timed_rewards if self.ends_by_the_clock else self.rewards).shape
+        return self.rewards_with_columns.shape
 
-    @cached_property
-    def misleading_states(self) -> tuple[Caution, ...]:
-        """What is wrong with the states."""
-        return misleading_states(some_episodes(self.log))
+    def hidden_state(self, *, seen: bool = True) -> tuple[Caution, ...]:
+        """Return a caution if the logged columns do not tell all that matters.
+
+        `seen`: whether critics see the summaries of `critic_columns`. For others, which take less time
+        than the test, it is made only where rewards come at the end of episodes, and voids the answer.
+        """
+        if not (seen or comes_last(self._some)) or self.memory is None:
+            return ()
+        return (self.memory.caution(seen=seen),)
 
     @cached_property
     def cautions(self) -> tuple[Caution, ...]:
         """What is wrong with the states, the propensities and the groups, whatever the policy."""
         doubts = doubtful_propensities(self._some) if self.log.has_propensity else ()
         return (
-            *self.misleading_states,
+            *missing_codes(self._some),
             *(Caution("propensities", each) for each in doubts),
             *(each.caution for each in self.clusters),
         )
@@ -151,5 +180,5 @@ class LogProfile:
         """Return the profile of random groups of episodes with about this many rows."""
         if (rows, seed) not in self._samples:
             some = some_groups(self.log, rows, seed=seed)
-            self._samples = {(rows, seed): self.of(some)}
+            self._samples = {(rows, seed): self.part(some)}
         return self._samples[rows, seed]

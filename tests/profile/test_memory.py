@@ -1,0 +1,147 @@
+"""Hidden state is found where it matters and not elsewhere, and the default's critics see the past."""
+
+import numpy as np
+import pytest
+
+from tailproof import Log, LogProfile, diagnose, evaluate
+from tailproof.errors import StateWarning
+from tailproof.policies.forms import Always
+from tailproof.profile import profile
+from tailproof.profile.memory import comes_last, find_memory
+from tailproof.worlds import CartPole
+
+
+def tired(rng, *, logged: bool, episodes: int = 150, steps: int = 20) -> Log:
+    """Offers (action 1) pay 2 − 2.5·tiredness; tiredness ← 0.8·tiredness + 0.2·offer."""
+    x = rng.normal(size=(steps + 1, episodes))
+    level, rows = np.zeros(episodes), []
+    for step in range(steps):
+        offered = (rng.random(episodes) < 0.4).astype(int)
+        reward = x[step] + offered * 2 - 2.5 * level + rng.standard_t(2.5, size=episodes)
+        after = 0.8 * level + 0.2 * offered
+        rows.append((x[step], level, offered, reward, x[step + 1], after))
+        level = after
+    now, before, actions, rewards, later, after = (
+        np.stack(each, axis=1).ravel() for each in zip(*rows, strict=True)
+    )
+    states, following = ([now, before], [later, after]) if logged else ([now], [later])
+    return Log.from_arrays(
+        np.column_stack(states), actions, rewards, np.column_stack(following),
+        episode=np.repeat(range(episodes), steps),
+    )  # fmt: skip
+
+
+class Often:
+    """Offers in 60 % of all states."""
+
+    def probabilities(self, states):
+        return np.tile([0.4, 0.6], (len(states), 1))
+
+
+def truth(gamma: float) -> float:
+    """The value of `Often`."""
+    steps = np.arange(2_000)
+    return float((0.6 * (2 - 2.5 * (1 - 0.8**steps)) * gamma**steps).sum())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_earlier_actions_are_found_and_named_and_mend_the_value(seed):
+    log = tired(np.random.default_rng(seed), logged=False)
+    memory = find_memory(log)
+    assert memory is not None
+    assert "actions" in memory.columns.past
+    with pytest.warns(StateWarning):
+        estimate = evaluate(log, Often(), gamma=0.9)
+    assert [each.code for each in estimate.cautions] == ["hidden_state"]
+    assert not estimate.cautions[0].voids
+    interval = estimate.interval(0.9)
+    assert interval.low <= truth(0.9) <= interval.high
+    blind = evaluate(log, Often(), gamma=0.9, method="lstd")
+    assert abs(estimate.value - truth(0.9)) < 0.5 * abs(blind.value - truth(0.9))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_state_that_tells_all_needs_no_past(seed):
+    assert find_memory(tired(np.random.default_rng(seed), logged=True)) is None
+
+
+def test_a_pole_needs_no_past():
+    assert find_memory(CartPole().log(episodes=60, seed=3)) is None
+
+
+def test_the_order_of_episodes_columns_and_units_do_not_matter(rng):
+    log = tired(rng, logged=False)
+    log = Log.from_arrays(
+        np.column_stack([log.states, rng.normal(size=log.n_transitions)]), log.actions,
+        log.rewards, np.column_stack([log.next_states, rng.normal(size=log.n_transitions)]),
+        episode=log.episode_of_row,
+    )  # fmt: skip
+    some = log.take(np.arange(log.n_episodes)[::-1])
+    other = Log.from_arrays(
+        8 * some.states[:, ::-1] + 1, some.actions, 4 * some.rewards, 8 * some.next_states[:, ::-1] + 1,
+        episode=some.episode_ids[some.episode_of_row],
+    )  # fmt: skip
+    first, second = find_memory(log), find_memory(other)
+    assert first is not None
+    assert second is not None
+    assert first.columns == second.columns
+    np.testing.assert_allclose(first.surprise, second.surprise, rtol=1e-3)
+
+
+def test_it_is_looked_for_once(monkeypatch, rng):
+    looked, look = [], profile.find_memory
+    monkeypatch.setattr(
+        profile, "find_memory", lambda log, **given: looked.append(log) or look(log, **given)
+    )
+    shared = LogProfile(tired(rng, logged=True, episodes=40))
+    evaluate(shared, Always(1), gamma=0.9)
+    diagnose(shared, Always(1), gamma=0.9)
+    part = shared.part(shared.log.take(np.arange(20)))
+    assert part.memory is shared.memory
+    assert len(looked) == 1
+
+
+def paid_at_the_end(rng, *, counted: bool, episodes: int = 300, steps: int = 5) -> Log:
+    """The last reward is the number of 1s taken so far, times noise; `counted`: the state holds it."""
+    actions = rng.integers(2, size=(episodes, steps))
+    before = np.cumsum(actions, axis=1) - actions
+    x = rng.normal(size=(episodes, steps))
+    states = np.stack(
+        [x, before if counted else x**2, np.tile(range(steps), (episodes, 1))], axis=2
+    )
+    rewards = np.zeros((episodes, steps))
+    rewards[:, -1] = actions.sum(axis=1) * (1 + rng.pareto(2.5, size=episodes))
+    states = states.reshape(-1, 3)
+    return Log.from_arrays(
+        states, actions.ravel(), rewards.ravel(), np.roll(states, -1, axis=0),
+        episode=np.repeat(range(episodes), steps),
+        terminated=np.tile(np.arange(steps) == steps - 1, episodes),
+    )  # fmt: skip
+
+
+def test_a_reward_at_the_end_for_what_the_state_forgot_is_pointed_out(rng):
+    forgets, counts = (paid_at_the_end(rng, counted=counted) for counted in (False, True))
+    assert comes_last(forgets)
+    assert find_memory(counts) is None
+    with pytest.warns(StateWarning):
+        estimate = evaluate(forgets, Always(1), gamma=1.0)
+    with pytest.warns(StateWarning):
+        blind = evaluate(forgets, Always(1), gamma=1.0, method="lstd")
+    assert blind.verdict.reasons == ("hidden_state",)
+    truth = 5 * (1 + 1 / 1.5)
+    for each in (estimate, evaluate(counts, Always(1), gamma=1.0)):
+        interval = each.interval(0.99)
+        assert interval.low <= truth <= interval.high
+
+
+@pytest.mark.parametrize("lengths", [(1, 1, 2), (2, 2, 1), (3, 2, 2, 4)])
+def test_a_handful_of_episodes_says_nothing_about_what_the_state_forgot(lengths, rng):
+    episode = np.repeat(range(len(lengths)), lengths)
+    last = np.append(np.diff(episode) > 0, True)
+    states = rng.normal(size=(len(episode), 1))
+    log = Log.from_arrays(
+        states, np.arange(len(episode)) % 2, np.where(last, states[:, 0], 0.0), states,
+        episode=episode, terminated=last,
+    )  # fmt: skip
+    assert find_memory(log) is None
