@@ -529,7 +529,9 @@ class CarefulLearning:
         seen = SeenPairs.of(parts.teach)
 
         def judge(part: Log, stream: int) -> Judge:
-            bare = Judge(self.profile.part(part), self.gamma, self.at_least, self.seed + stream, seen)
+            bare = Judge(
+                self.profile.part(part), self.gamma, self.at_least, self.seed + stream, seen
+            )
             return bare.after(clone.policy)
 
         trials, failed = self._tried(task, judge(parts.choose, 1))
