@@ -11,7 +11,7 @@ import numpy as np
 import scipy  # its parts are imported on first use
 
 from tailproof.arrays import BoolArray, FloatArray, IntArray
-from tailproof.critics.task import place_of_group
+from tailproof.critics.task import rank_of_group
 from tailproof.errors import Caution
 from tailproof.features import Standardise
 from tailproof.log.columns import DECAYS, CriticColumns, Past, decayed
@@ -171,7 +171,7 @@ class _History:
         return cls(
             log=log,
             rows=rows,
-            fold=place_of_group(log, 0)[episode] % _FOLDS,
+            fold=rank_of_group(log, 0)[episode] % _FOLDS,
             group=log.group_of_episode[episode],
             inputs=np.column_stack([states, taken]),
             linear=linear,
