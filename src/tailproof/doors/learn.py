@@ -600,8 +600,8 @@ class CarefulLearning:
             off = np.abs(law[np.arange(log.n_transitions), log.actions] - log.propensity)
             if off.mean() < _SAME:
                 return "The policy returned reproduces the logged propensities."
-            most = float(np.quantile(off, 0.95))
-            far = f"by {off.mean():.1%} from the logged propensities ({most:.1%} in one row of twenty)"
+            most = float(np.quantile(off, 0.99))
+            far = f"by {off.mean():.1%} from the logged propensities ({most:.0%} in one row of 100)"
         found = Judge(LogProfile(log), self.gamma, self.at_least, self.seed + 4, None).ask(policy)
         cost = (
             "" if found is None else f", which changes the value by an estimated {found.gain:+.2g}"

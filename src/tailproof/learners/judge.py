@@ -181,7 +181,9 @@ class Judge:
     def __call__(self, policy: Any) -> Judgement:
         """Evaluate a policy; it has no bound if the log lacks too much of what it does."""
         choice, blend = self.choice(policy)
-        unknown = void(self.profile.coverage(Task(self.log, self.gamma, policy, None)))
+        covered = self.profile.coverage(Task(self.log, self.gamma, policy, None))
+        declined = choice.declined
+        unknown = void(covered if declined is None else (*covered, declined))
         cost = self.shift
         if blend is not None:
             cost += extrapolated(blend, seed=self.seed)
