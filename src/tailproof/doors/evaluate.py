@@ -348,9 +348,9 @@ def estimate_policy(
     choice = score_log(task, method, profile)
     if choice is not None:
         assert choice.on_log is not None
-        why, known = choice.declined, void(cautions)
-        more = too_few_rows(choice.on_log) if why is None else (why,) * (why.voids and not known)
-        for each in more:
+        why = choice.declined
+        leaves = why is not None and why.code == "leaves_log"
+        for each in too_few_rows(choice.on_log) if why is None else (why,) * leaves:
             warnings.warn(str(each), each.category, stacklevel=3)
             cautions.append(each)
         scores = replace(choice, declined=choice.declined or void(cautions))
