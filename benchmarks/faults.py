@@ -1,6 +1,6 @@
 """Kills at random moments and damaged files: nothing is lost, made up, or a traceback.
 
-Runs of deep learning, of an experiment, of the battery and over a log on disk are killed (SIGKILL) at
+Runs of deep learning, of an experiment, of the battery and over a mapped log are killed (SIGKILL) at
 random moments, several times in a row, and started again: the result must be that of a run nobody
 disturbed, to the last bit. Files of every format are damaged (bits, bytes, cuts, insertions): reading
 one must end in an error of ours, or in an answer; for formats with checksums, in the same answer.
@@ -44,20 +44,20 @@ row = Method(base=base, partition=Split(2), aggregate=Mean(), at="pointwise")
 learned = learn(log, method=row, gamma=0.9)
 answer = learned.policy.stack.flat.numpy().tobytes() + learned.members.q.flat.numpy().tobytes()
 """,
-    "lazy": """
-import tailproof.parallel, tailproof.io.mapped
+    "mapped": """
+import tailproof.checkpoint, tailproof.io.mapped, tailproof.log.log
 from tailproof import evaluate, method
 from tailproof.parallel import Local
 from tailproof.io import read_log
 from tailproof.worlds import CartPole
-tailproof.parallel._EVERY = 0.0
-tailproof.io.mapped.PART = 500
+tailproof.checkpoint._SAVE_EVERY = 0.0
+tailproof.io.mapped.PART = tailproof.log.log.PART = 500
 world = CartPole()
 if not (folder / "log.parquet").exists():
     world.log(episodes=120, steps=40, seed=0).to_parquet(folder / "log.parquet")
 chosen = method("roam-fqe", iterations=40)
 engine = Local(checkpoint=folder / "progress")
-log = read_log(folder / "log.parquet", lazy=True)
+log = read_log(folder / "log.parquet", lazy=True, cache=folder / "cache")
 found = evaluate(log, world.target(), method=chosen, gamma=0.9, engine=engine)
 answer = found.fold_values.tobytes()
 """,

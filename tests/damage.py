@@ -16,6 +16,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,63 @@ def write_hdf5(path: Path) -> None:
         file["timeouts"] = np.zeros(40, dtype=bool)
 
 
+def write_json(path: Path) -> None:
+    import pyarrow as pa
+
+    lines = (json.dumps(row) for row in pa.table(rows()).to_pylist())
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def write_excel(path: Path) -> None:
+    from openpyxl import Workbook
+
+    book = Workbook()
+    table = rows()
+    for row in (tuple(table), *zip(*table.values(), strict=True)):
+        book.active.append([each.item() if isinstance(each, np.generic) else each for each in row])
+    book.save(path)
+
+
+def write_sqlite(path: Path) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    table = rows()
+    plain = [np.asarray(values).tolist() for values in table.values()]
+    with closing(sqlite3.connect(path)) as base, base:
+        base.execute(f"CREATE TABLE log ({', '.join(table)})")
+        marks = ", ".join("?" * len(table))
+        base.executemany(f"INSERT INTO log VALUES ({marks})", list(zip(*plain, strict=True)))
+
+
+def write_duckdb(path: Path) -> None:
+    import duckdb
+    import pyarrow as pa
+
+    with duckdb.connect(str(path)) as base:
+        base.register("given", pa.table(rows()))
+        base.execute("CREATE TABLE log AS SELECT * FROM given")
+
+
+def write_mapped(path: Path) -> None:
+    """Write the rewards of a log in the cache of converted logs."""
+    source = path.with_suffix(".parquet")
+    write_parquet(source)
+    read_log(source, lazy=True, cache=path.with_suffix(".cache"))
+    path.write_bytes(_mapped_rewards(path).read_bytes())
+
+
+def _mapped_rewards(path: Path) -> Path:
+    (file,) = path.with_suffix(".cache").glob("*/rewards.npy")
+    return file
+
+
+def read_mapped(path: Path) -> bytes:
+    _mapped_rewards(path).write_bytes(path.read_bytes())
+    cache = path.with_suffix(".cache")
+    return total(read_log(path.with_suffix(".parquet"), lazy=True, cache=cache))
+
+
 def first_action(states: Any) -> Any:
     return np.zeros(len(states), dtype=int)
 
@@ -110,7 +168,8 @@ def read_in_memory(path: Path) -> bytes:
 
 
 def read_lazily(path: Path) -> bytes:
-    return total(read_log(path, lazy=True))
+    with TemporaryDirectory() as cache:
+        return total(read_log(path, lazy=True, cache=cache))
 
 
 def learned_policy() -> Any:
@@ -187,6 +246,11 @@ FORMATS: dict[str, Format] = {
     "parquet": ("log.parquet", write_parquet, read_in_memory),
     "parquet left on disk": ("lazy.parquet", write_parquet, read_lazily),
     "feather": ("log.feather", write_feather, read_in_memory),
+    "json lines": ("log.jsonl", write_json, read_in_memory),
+    "excel": ("log.xlsx", write_excel, read_in_memory),
+    "sqlite": ("log.sqlite", write_sqlite, read_in_memory),
+    "duckdb": ("log.duckdb", write_duckdb, read_in_memory),
+    "mapped columns": ("mapped.npy", write_mapped, read_mapped),
     "hdf5": ("log.hdf5", write_hdf5, read_in_memory),
     "log of ours": ("own.parquet", lambda path: small_log().to_parquet(path), read_in_memory),
     "policy": ("policy.tp", lambda path: learned_policy().save(path), read_policy),
@@ -196,7 +260,7 @@ FORMATS: dict[str, Format] = {
     "bench record": ("record.jsonl", read_record, read_record),
 }
 #: Formats with checksums over all that they say: a damaged file never gives another answer.
-SEALED = {"policy", "onnx", "progress", "journal", "bench record"}
+SEALED = {"policy", "onnx", "progress", "journal", "bench record", "mapped columns"}
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:

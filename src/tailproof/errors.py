@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
-_PASSWORD = re.compile(r"(://[^/?#@\s:]*:)[^@\s]+@")
+_PASSWORD = re.compile(r"(\w:/{1,2}[^/?#@\s:]*:)\S+@")  # one slash where a path was made of a URI
 _SECRET = re.compile(
-    r"(?i)([?&;](?:[\w-]*(?:password|pwd|secret|token|key|signature))=)[^&;\s'\"]+"
+    r"(?i)([?&;#](?:[\w-]*(?:password|pwd|secret|token|key|signature|sig|credential|auth))=)"
+    r"[^&;\s'\"]+"
 )
 
 

@@ -7,14 +7,18 @@ import io
 import json
 import math
 import os
+import re
 import secrets
 import stat
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from glob import glob
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -74,6 +78,60 @@ def require_replaceable(path: str | Path) -> Path:
             f"{path} could not be written: it is {kind}, and only files are replaced. Name a file."
         )
     return target
+
+
+def require_outputs(outputs: Mapping[str, str | Path], inputs: Sequence[str | Path]) -> None:
+    """Raise if a file to write is not a regular file, is named twice, or was read.
+
+    `outputs` are files by the argument that names them; `inputs` are logs, tables and policies in any
+    form that they may take. The code that this process has imported was read as well.
+    """
+    targets = {name: require_replaceable(path) for name, path in outputs.items()}
+    read = {path for text in inputs for path in local_files(text)}
+    code = {getattr(module, "__file__", None) for module in tuple(sys.modules.values())}
+    for name, target in targets.items():
+        if target.exists() and (
+            str(target) in code
+            or any(target.samefile(source) or target.is_relative_to(source) for source in read)
+        ):
+            raise TailproofError(
+                f"{outputs[name]} is an input of this command, or a part of one, and would be "
+                f"replaced. Name another file.",
+                argument=name,
+            )
+    if len(set(targets.values())) < len(targets):
+        names = ", ".join(str(path) for path in outputs.values())
+        raise TailproofError(
+            f"One file cannot hold two results. Got {names}.", argument=next(iter(outputs))
+        )
+
+
+#: Where databases keep what is not yet in their file.
+_BESIDE_DATABASES = ("-wal", "-shm", "-journal", ".wal")
+
+
+def local_files(given: str | Path) -> set[Path]:
+    """Return the files and folders on this machine that an input names, in any form it may take.
+
+    A path, a glob, a URI (``sqlite://shop.db?table=orders``), files quoted in its query, a named
+    policy (``new=rule.py:choose``), a mixture of them, a module of the current folder, a Minari data
+    set by its id. What does not exist is left out.
+
+    >>> [path.name for path in local_files(f"rule={__file__}:choose")]
+    ['files.py']
+    """
+    text = str(given)
+    words = {text, text.partition("=")[2], *re.findall(r"['\"]([^'\"]+)['\"]", text)}
+    words |= {part for word in words for part in re.split(r"\s*(?:\*|\s\+|\+(?=[\d.]))\s*", word)}
+    words |= {word.partition("://")[2] for word in words}
+    words |= {unquote(word) for word in words} | {word.partition("?")[0] for word in words}
+    words |= {word.rpartition(":")[0] for word in words}
+    words |= {word.replace(".", "/") + ".py" for word in words}
+    words |= {word + each for word in words for each in _BESIDE_DATABASES}
+    minari = os.environ.get("MINARI_DATASETS_PATH", "~/.minari/datasets")
+    found = {each for word in words if word for each in (word, *glob(word))}
+    found.add(os.path.join(os.path.expanduser(minari), text))
+    return {Path(os.path.realpath(each)) for each in found if os.path.exists(each)}
 
 
 def sync_folder(folder: Path) -> None:

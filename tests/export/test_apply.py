@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tailproof import Learned, learn, read_log
 from tailproof.cli import app
-from tailproof.errors import LogError, PolicyError, SingularWarning
+from tailproof.errors import LogError, PolicyError, SingularWarning, TailproofError
 from tailproof.export import apply as applying
 from tailproof.export.apply import apply
 
@@ -187,7 +187,7 @@ def test_a_named_row_has_one_draw_in_any_file(stochastic, tmp_path):
 def test_no_input_is_replaced_and_nothing_is_half_written(saved, tmp_path):
     new = write(NEW, tmp_path / "new.csv")
     before = new.read_bytes(), saved.read_bytes()
-    with pytest.raises(PolicyError) as error:
+    with pytest.raises(TailproofError) as error:
         apply(saved, new, new)
     assert error.value.argument == "out"
     with pytest.raises(PolicyError):

@@ -8,6 +8,7 @@ import typer
 
 from tailproof.cli.options import OUTPUT, SEED, option
 from tailproof.cli.session import ExitCode, Session, command
+from tailproof.errors import without_secrets
 from tailproof.report.blocks import Headline, table
 from tailproof.report.text import count, versions
 
@@ -65,7 +66,7 @@ def apply(
     """
     from tailproof.export.apply import apply as run
 
-    with session.working(f"Deciding for {table_}"):
+    with session.working(f"Deciding for {without_secrets(table_)}"):
         done = run(policy, table_, out, seed=seed, by=by, most_likely=most_likely, prefix=prefix)
     decided = sum(done.actions.values())
     for column, rows in done.refused.items():
@@ -84,7 +85,7 @@ def apply(
     record = {
         "command": "apply",
         "policy": str(policy),
-        "table": table_,
+        "table": without_secrets(table_),
         "out": str(out),
         "seed": seed,
         "by": by,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from tailproof.cli.options import LogOptions
 from tailproof.cli.session import VERDICTS, ExitCode, Session
-from tailproof.errors import TailproofError, without_secrets
+from tailproof.errors import without_secrets
+from tailproof.files import require_outputs
 from tailproof.report.blocks import Answer, headline_of
 from tailproof.report.text import page_of, versions
 
@@ -37,6 +34,7 @@ class Case:
     session: Session
     report: Path | None
     reading: Reading
+    inputs: tuple[str, ...] = ()  # what the command reads, as it was written
 
     @property
     def log(self) -> Log:
@@ -139,6 +137,9 @@ class Case:
             from tailproof.report.pages import Context, report  # imports matplotlib
 
             assert shown is not None  # commands reject reports that they cannot write
+            require_outputs(
+                {"report": self.report}, self.inputs
+            )  # also of code that policies have imported
             context = Context(
                 source=without_secrets(self.options.log),
                 settings=settings,
@@ -147,7 +148,9 @@ class Case:
                 record=record,
             )
             with session.working("Writing the report"):
-                report(answer, *shown, context, title=title, whole=whole).write(self.report)
+                report(answer, *shown, context, title=without_secrets(title), whole=whole).write(
+                    self.report
+                )
         session.answer(record if session.full else page_of(record), answer)
         if self.report is not None:
             session.note(f"The report is in {self.report}.")
@@ -163,7 +166,7 @@ def opened(
     policies: Sequence[str] = (),
     beside: Sequence[str] = (),
     engine: Engine | None = None,
-    out: Path | None = None,
+    out: Mapping[str, Path] | None = None,
 ) -> Case:
     """Read the log, or open it lazily if it is too large, and print how it was read.
 
@@ -174,8 +177,8 @@ def opened(
     from tailproof.io import read
     from tailproof.policies.text import name_and_policy, policy_columns
 
-    outputs = [path for path in (report, out) if path is not None]
-    _require_outputs(outputs, [options.log, *policies])
+    inputs = (options.log, *policies)
+    require_outputs({**(out or {}), **({} if report is None else {"report": report})}, inputs)
     with session.working(f"Reading {without_secrets(options.log)}"):
         named = [name_and_policy(each)[1] for each in policies]
         others = [*policy_columns(named), *beside]
@@ -190,42 +193,7 @@ def opened(
         session.note(note)
     for caution in reading.cautions:
         session.warned(caution)
-    case = Case(command, options, session, report, reading)
+    case = Case(command, options, session, report, reading, inputs)
     if options.estimates_propensity:
         return case.with_propensities(str(options.propensity).partition(":")[2] or None)
     return case
-
-
-def _require_outputs(outputs: Sequence[Path], inputs: Sequence[str]) -> None:
-    """Raise if a file to write is not a regular file, is named twice, or is an input."""
-    from tailproof.files import require_replaceable
-
-    targets = [require_replaceable(path) for path in outputs]
-    read = {path for text in inputs for path in local_files(text)}
-    for path, target in zip(outputs, targets, strict=True):
-        if target.exists() and any(
-            target.samefile(source) or target.is_relative_to(source) for source in read
-        ):
-            raise TailproofError(
-                f"{path} is an input of this command, or a part of one, and would be replaced. Name "
-                f"another file."
-            )
-    if len(set(targets)) < len(targets):
-        raise TailproofError(f"One file cannot hold two results. Got {outputs[0]} for both.")
-
-
-def local_files(text: str) -> set[Path]:
-    """Return the files and folders on this machine that an input names, in any form it may take.
-
-    A path, a glob, a URI (``sqlite://shop.db?table=orders``), files quoted in its query, a named
-    policy (``new=rule.py:choose``). What does not exist is left out.
-
-    >>> [path.name for path in local_files(f"rule={__file__}:choose")]
-    ['case.py']
-    """
-    words = {text, text.partition("=")[2], *re.findall(r"['\"]([^'\"]+)['\"]", text)}
-    words |= {word.partition("://")[2] for word in words}
-    words |= {unquote(word) for word in words} | {word.partition("?")[0] for word in words}
-    words |= {word.rpartition(":")[0] for word in words}
-    found = {each for word in words if word for each in (word, *glob(word))}
-    return {Path(os.path.realpath(each)) for each in found if os.path.exists(each)}

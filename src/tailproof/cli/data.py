@@ -12,6 +12,7 @@ from tailproof import noise as noises
 from tailproof.cli.options import SEED
 from tailproof.cli.session import Session, command
 from tailproof.errors import TailproofError
+from tailproof.files import require_outputs
 from tailproof.log.log import Log
 from tailproof.log.spaces import as_space
 from tailproof.policies.text import policy_from_text
@@ -76,6 +77,7 @@ def make(session: Session, asked: MakeOptions) -> None:
     path = asked.out if asked.out is not None else Path(f"{asked.name}.parquet")
     if path.suffix not in (".parquet", ".csv"):
         raise TailproofError(f"--out must end in .parquet or .csv. Got {str(path)!r}.")
+    require_outputs({"out": path}, [] if asked.policy is None else [asked.policy])
     with session.working(f"Making {asked.name}"):
         log = _made(asked)
         if asked.noise is not None:

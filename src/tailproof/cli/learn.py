@@ -156,6 +156,14 @@ class LearnOptions:
     times: int | None = TIMES
     report: Path | None = REPORT
 
+    def outputs(self) -> dict[str, Path]:
+        """Return the files of the policy and of its rule, by their options."""
+        if self.out is None:
+            return {}
+        ending = _RULES.get(self.export or "")
+        rule = {} if ending is None else {"export": self.out.with_suffix(ending)}
+        return {"out": self.out, **rule}
+
 
 @command
 def learn(
@@ -174,7 +182,7 @@ def learn(
     from tailproof.report.answers import learned_answer
 
     with engine.running() as where:
-        case = opened("learn", log, session, asked.report, engine=where, out=asked.out)
+        case = opened("learn", log, session, asked.report, engine=where, out=asked.outputs())
         _require_ends(asked, case.log)
         chosen = method.learning(case.log, engine.checkpoint, session)
         holdout = 0.3 if asked.holdout is None and chosen != AUTO else asked.holdout

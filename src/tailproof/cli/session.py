@@ -252,7 +252,7 @@ def _fail(session: Session, error: Exception, message: str, code: ExitCode) -> i
     message = without_secrets(as_options(message))
     session.print_warnings(session.err)
     if session.debug:
-        traceback.print_exception(error, file=sys.stderr)
+        print(without_secrets("".join(traceback.format_exception(error))), file=sys.stderr)
     elif code is ExitCode.UNEXPECTED:
         message += "\nThis is a fault of tailproof; run again with --debug and report it."
     session.error(message)

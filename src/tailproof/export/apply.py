@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ import pyarrow as pa
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.errors import LogError, PolicyError, listed
 from tailproof.export.onnx import load
-from tailproof.files import require_replaceable, written_whole
+from tailproof.files import require_outputs, written_whole
 from tailproof.io.encoder import Encoder
 from tailproof.io.tables import CSV_SUFFIXES, blaming, open_table, pieces_of_csv
 from tailproof.io.values import as_labels
@@ -198,7 +197,11 @@ def apply(
     >>> done.actions, done.refused
     ({'0': 1, '1': 1}, {'x_age': 1})
     """
-    _require_output(out, {"policy": policy, "table": table})
+    if Path(out).suffix not in _WRITES:
+        raise PolicyError(
+            f"Decisions are written as {', '.join(_WRITES)}. Got {str(out)!r}.", argument="out"
+        )
+    require_outputs({"out": out}, [policy, table])
     found = load(policy)
     encoder = getattr(found, "encoder", None)
     if encoder is None:
@@ -228,21 +231,6 @@ def apply(
             )
             raise LogError(f"{table} has no row to decide for: {said}. Nothing was written.")
     return done
-
-
-def _require_output(out: str | Path, inputs: Mapping[str, str | Path]) -> None:
-    """Raise if the output has no format, or is one of the inputs."""
-    if Path(out).suffix not in _WRITES:
-        raise PolicyError(
-            f"Decisions are written as {', '.join(_WRITES)}. Got {str(out)!r}.", argument="out"
-        )
-    target = require_replaceable(out)
-    for name, path in inputs.items():
-        source = Path(os.path.realpath(path))
-        if target == source or (target.exists() and target.is_relative_to(source)):
-            raise PolicyError(
-                f"{out} is the {name}, and would be replaced. Name another file.", argument="out"
-            )
 
 
 def _pieces(

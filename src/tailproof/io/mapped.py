@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from itertools import groupby
 from operator import add, attrgetter
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, BoolArray, IntArray
 from tailproof.errors import LogError, StorageError, TailproofError
+from tailproof.files import SavedFileError, opened_page, sealed_page
 from tailproof.io.columns import Choice, Columns
 from tailproof.io.encoder import Encoder, EncoderFit, Tidying
 from tailproof.io.episodes import (
@@ -379,7 +380,8 @@ def map_data_set(
     return _mapped(entry, kept, data, columns, how), columns
 
 
-_FORMAT = 2  # of the entries of the cache
+_FORMAT = 3  # of the entries of the cache
+_BLOCK = 1 << 22  # bytes to read at a time
 _DESCRIPTION = "log.json"
 _UNFINISHED = "unfinished-"
 _LEFT_FOR = 86_400  # seconds after which what a killed conversion left is removed
@@ -411,19 +413,28 @@ def _fingerprint(data: DataSet, parts: dict[str, Choice], how: HowToMap) -> str:
             digest.update(repr((path, groups[0].size, groups[0].stamp)).encode())
             continue
         with open(path, "rb") as file:
-            while block := file.read(1 << 22):
+            while block := file.read(_BLOCK):
                 digest.update(block)
     return digest.hexdigest()
 
 
 def _description(entry: Path) -> dict[str, Any] | None:
-    """Return the description of a converted log; None if there is none, or a file is incomplete."""
+    """Return the description of a converted log; None if there is none, or a file is damaged."""
     try:
-        found: dict[str, Any] = json.loads((entry / _DESCRIPTION).read_text())
-        sizes = {name: (entry / name).stat().st_size for name in found["sizes"]}
-    except (OSError, ValueError, KeyError, TypeError):
+        found = opened_page((entry / _DESCRIPTION).read_bytes(), str(entry))
+        checksums = {name: _checksum(entry / name) for name in found["checksums"]}
+    except (OSError, SavedFileError):
         return None
-    return found if sizes == found["sizes"] else None
+    return found if checksums == found["checksums"] else None
+
+
+def _checksum(path: Path) -> int:
+    """Return the CRC-32 of a file."""
+    found = 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            found = crc32(block, found)
+    return found
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -696,9 +707,9 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
         "rows": survey.rows,
         "notes": notes.notes,
         "cautions": notes.cautions,
-        "sizes": {each.name: each.stat().st_size for each in place.iterdir()},
+        "checksums": {each.name: _checksum(each) for each in place.iterdir()},
     }
-    (place / _DESCRIPTION).write_text(json.dumps(page))
+    (place / _DESCRIPTION).write_bytes(sealed_page(page))
 
 
 @dataclass(frozen=True)
