@@ -1,13 +1,16 @@
 """Labels are text, exactly: those that differ in spelling only stay apart, in every reader."""
 
 import json
+import sqlite3
+from contextlib import closing
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
 
 from tailproof import Column, evaluate, read_log
-from tailproof.errors import PolicyError
+from tailproof.errors import PolicyError, TailproofWarning
 
 PAIRS = [
     ("07", "7"),
@@ -17,6 +20,9 @@ PAIRS = [
     ("01234", "1234"),
     ("9223372036854775808", "9223372036854775809"),
     ("18446744073709551617", "18446744073709551618"),
+    ("+5", "5"),
+    ("5.0", "5"),
+    ("1,5", "15"),
 ]
 IDS = ["/".join(pair) for pair in PAIRS]
 N = 60
@@ -51,6 +57,20 @@ def written(table, folder, how):
             int(t) if is_whole else t for t, is_whole in zip(table["label"], whole, strict=True)
         ]
         pd.DataFrame({**table, "label": cells}).to_excel(path, index=False)
+    elif how == "frame":
+        return pd.DataFrame(table)
+    elif how == "parquet":
+        path = folder / "log.parquet"
+        pd.DataFrame(table).to_parquet(path)
+    elif how == "sqlite":
+        path = folder / "log.db"
+        with closing(sqlite3.connect(path)) as base, base:
+            pd.DataFrame(table).to_sql("log", base, index=False)
+    elif how == "duckdb":
+        path = folder / "log.duckdb"
+        with duckdb.connect(str(path)) as base:
+            base.register("given", pd.DataFrame(table))
+            base.execute("CREATE TABLE log AS SELECT * FROM given")
     else:
         path = folder / "log"
         frame = pd.DataFrame(table)
@@ -70,10 +90,11 @@ def readable(pair, how):
         return False
 
 
+TYPED = ("sqlite", "duckdb", "parquet", "frame")
 CASES = [
     pytest.param(pair, how, id=f"{name} {how}")
     for pair, name in zip(PAIRS, IDS, strict=True)
-    for how in ("csv", "json", "json numbers", "excel", "hive")
+    for how in ("csv", "json", "json numbers", "excel", "hive", *TYPED)
     if readable(pair, how)
 ]
 
@@ -114,6 +135,13 @@ def test_a_column_that_is_a_policy(pair, tmp_path):
     path = written(rows(pair, new=[pair[1]] * N), tmp_path / "it", "csv")
     log = read_log(path, action="label", state="x", reward="reward")
     assert evaluate(log, Column("new"), method="lstd").value == pytest.approx(3.0, abs=0.01)
+
+
+def test_truth_values_that_are_spelt_differently_stay_apart(tmp_path):
+    path = written(rows(("true", "True")), tmp_path, "csv")
+    with pytest.warns(TailproofWarning):
+        log = read_log(path, action="label", state="x", reward="reward")
+    assert set(log.action_space.labels) == {"true", "True"}
 
 
 def test_decimals_are_real_numbers_unless_one_is_written_twice(tmp_path):

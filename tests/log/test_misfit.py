@@ -187,3 +187,15 @@ def test_numbers_on_another_scale_are_named(given, advice):
             np.arange(20.0), [0, 1] * 10, np.ones(20), np.arange(20.0), episode=range(20),
             propensity=values,
         )  # fmt: skip
+
+
+def test_an_action_that_was_always_taken_by_chance_is_no_contradiction():
+    """0.975¹⁰⁰ = 8 %: no row shows that it could have been otherwise."""
+    rng = np.random.default_rng(0)
+    x = np.arange(500.0)[:, None]
+    good = (x[:, 0] >= 100).astype(int)  # the first fifth is one part of the range
+    given = np.full(500, 0.975)
+    action = np.where((rng.random(500) < 0.025) & (good == 1), 1 - good, good)
+    given[action != good] = 0.025
+    found = propensity_misfit(x, ["x"], action, given, Discrete(2))
+    assert found is None

@@ -256,8 +256,8 @@ def spelt_labels(texts: pa.ChunkedArray, *, real: bool = False) -> pa.ChunkedArr
     """Return labels of a file without types: whole numbers if that loses nothing, else text.
 
     7 becomes a number, 007 stays text, and so do numbers beyond 64 bits. If they may be `real`, true
-    and false and decimals become what they are, unless one number is written in several ways: then
-    1.1 and 1.10 are labels.
+    and false and decimals become what they are, unless one is written in several ways: then 1.1 and
+    1.10, or true and True, are labels.
     """
     try:
         whole = texts.cast(pa.int64())
@@ -269,7 +269,8 @@ def spelt_labels(texts: pa.ChunkedArray, *, real: bool = False) -> pa.ChunkedArr
         return texts
     every = pc.unique(texts).drop_null()
     spelt = every.to_pylist()
-    if spelt and all(text.lower() in ("true", "false") for text in spelt):
+    lower = sorted(text.lower() for text in spelt)
+    if lower in (["true"], ["false"], ["false", "true"]):
         return spelt_truths(texts)
     numbers = spelt_numbers(pa.chunked_array([every]))
     if numbers.null_count or all(text.lstrip("+-").isdigit() for text in spelt):

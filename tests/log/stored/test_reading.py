@@ -248,13 +248,14 @@ def test_a_log_is_converted_once_and_again_when_its_content_or_reading_changes(
         second.cautions,
         second.columns,
     )
-    read_log(tmp_path / "t.parquet", categories=3, **ask)
+    read(tmp_path / "t.parquet", categories=3, **ask)
     assert len(converted) == 2
     (entry, _) = (each for each in (tmp_path / "cache").iterdir())
-    with (entry / "rewards.npy").open("ab") as file:
-        file.write(b"damaged")
-    read_log(tmp_path / "t.parquet", **ask)
-    read_log(tmp_path / "t.parquet", categories=3, **ask)
+    with (entry / "rewards.npy").open("r+b") as file:  # of the same size as before
+        file.seek(-1, os.SEEK_END)
+        file.write(b"x")
+    read(tmp_path / "t.parquet", **ask)
+    read(tmp_path / "t.parquet", categories=3, **ask)
     assert len(converted) == 3  # the damaged entry was made again
     stamp = os.stat(tmp_path / "t.parquet")
     changed = table_of(log, terminated=log.truncated, reward=log.rewards + 1)
