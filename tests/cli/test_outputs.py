@@ -113,7 +113,7 @@ def test_no_command_replaces_what_it_reads(words, file, shop):
     before = {path: path.read_bytes() for path in shop.iterdir() if path.is_file()}
     ended = run(app, [*(word.format(shop) for word in words), str(shop / file), "--json"])
     assert ended.exit_code == 2
-    assert json.loads(ended.stdout)["error"]["argument"] in ("out", "report", "export")
+    assert json.loads(ended.stdout)["error"]["argument"] in ("out", "report", "export sql")
     assert {path: path.read_bytes() for path in shop.iterdir() if path.is_file()} == before
 
 

@@ -157,12 +157,13 @@ class LearnOptions:
     report: Path | None = REPORT
 
     def outputs(self) -> dict[str, Path]:
-        """Return the files of the policy and of its rule, by their options."""
+        """Return the files of the policy and of its other forms, by their options."""
         if self.out is None:
             return {}
-        ending = _RULES.get(self.export or "")
-        rule = {} if ending is None else {"export": self.out.with_suffix(ending)}
-        return {"out": self.out, **rule}
+        forms = [] if self.export is None else self.export.split(",")
+        endings = {form: _FORMS[form] for form in forms if form in _FORMS}
+        others = {f"export {form}": self.out.with_suffix(end) for form, end in endings.items()}
+        return {"out": self.out, **others}
 
 
 @command
