@@ -159,8 +159,8 @@ def _parts(
         first, second = (np.bincount(codes, each) for each in (weights, weights**2 + unseen))
         for part in np.flatnonzero(rows):
             mean = first[part] / rows[part]
-            # The mean is 1 if the propensities are right: then mean(w²) − mean(w) estimates the variance,
-            # even where the action was taken in every row.
+            # If the propensities are right, the mean is 1, and mean(w²) − mean(w) estimates the
+            # variance even where the action was taken in every row.
             variance = second[part] / rows[part] - min(mean, mean**2)
             error = np.sqrt(max(variance, 0.0) / rows[part])
             found.append(_Part(where, int(rows[part]), int(taken[part]), float(mean), float(error)))
