@@ -90,3 +90,12 @@ def one_or_many(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         return method(self, states)
 
     return call
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number as Python writes it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

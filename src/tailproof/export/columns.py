@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray
-from tailproof.io.encoder import MISSING, Encoder, Variable
-from tailproof.log.log import OTHER
+from tailproof.io.encoder import Encoder, Variable
+from tailproof.log.log import MISSING, OTHER
 
 if TYPE_CHECKING:
     from tailproof.export.onnx import Graph

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_of
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_of, is_number
 from tailproof.errors import LogError, listed
 from tailproof.io.columns import Columns
 from tailproof.io.steps import Notes
@@ -33,7 +33,6 @@ from tailproof.io.values import (
     array,
     as_labels,
     is_list,
-    is_number,
     is_text,
     missing_rows,
     numbers,
@@ -46,13 +45,11 @@ from tailproof.io.values import (
     unwrapped,
     written_amounts,
 )
-from tailproof.log.log import GAP, OTHER
+from tailproof.log.log import GAP, MISSING, OTHER
 from tailproof.log.spaces import ActionSpace, Continuous, Discrete, menu
 
 #: A text column with more distinct values than this is an identifier, not a category.
 MOST_CATEGORIES = 256
-#: The category of missing texts.
-MISSING = "(missing)"
 #: Name of the constant state variable of a table without state columns.
 NO_STATE = ("constant",)
 _LOOKED_AT = 1000  # texts that show whether most are numbers

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_of
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_of, is_number
 from tailproof.errors import LogError
 
 _UNIT = r"(?:[$€£¥%]|EUR|USD|GBP|CHF)"
@@ -99,15 +99,6 @@ def other_spelling(name: str, texts: Sequence[str], *, category: bool = False) -
         f".replace(r'[^\\d.-]', '', regex=True).astype(float) if commas mark thousands; if they mark "
         f"decimals, .replace({{r'[^\\d,-]': '', ',': '.'}}, regex=True).astype(float)."
     )
-
-
-def is_number(text: str) -> bool:
-    """Return whether a text is a number as Python writes it."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def may_be_thousands(values: AnyArray) -> bool:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailproof.arrays import BoolArray, FloatArray
+from tailproof.arrays import BoolArray, FloatArray, is_number
 from tailproof.critics.ensembles import Critics, Ensemble, LinearCritics
 from tailproof.critics.greedy import CriticPolicy
 from tailproof.critics.trees import (
@@ -25,11 +26,12 @@ from tailproof.critics.trees import (
     TreeArrays,
 )
 from tailproof.errors import MethodError, PolicyError, listed
-from tailproof.io.encoder import Encoder, Variable
-from tailproof.io.values import is_number
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
 from tailproof.robust.aggregates import Aggregate
+
+if TYPE_CHECKING:
+    from tailproof.io.encoder import Encoder, Variable
 
 #: The score of an action that must not be taken: finite, so that critics can be averaged.
 BARRED = -1e30

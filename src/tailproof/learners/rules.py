@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.greedy import CriticPolicy, GreedyPolicy
 from tailproof.critics.trees import Fixed, StateCritics, StateTree
 from tailproof.errors import PolicyError
-from tailproof.io.encoder import MISSING, Actions, Encoder, Variable
-from tailproof.log.log import OTHER
+from tailproof.log.log import MISSING, OTHER
 from tailproof.log.spaces import ActionSpace
+
+if TYPE_CHECKING:
+    from tailproof.io.encoder import Encoder, Variable
 
 Dialect = Literal["duckdb", "sqlite"]
 DIALECTS: tuple[Dialect, ...] = ("duckdb", "sqlite")
@@ -234,6 +236,8 @@ def _rule_member(policy: object) -> StateTree | Fixed | None:
 
 def columns_by_name(state_names: Sequence[str], space: ActionSpace) -> Encoder:
     """Return an encoder for states that were read from arrays: each is a column of numbers."""
+    from tailproof.io.encoder import Actions, Encoder, Variable  # imports pyarrow
+
     return Encoder(
         tuple(Variable(name, "number") for name in state_names), Actions(("action",), space)
     )

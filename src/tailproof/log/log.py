@@ -165,6 +165,8 @@ def own_origin(starts: IntArray) -> Origin:
 
 #: Suffixes of state variables: all rare categories of a column, and the indicator of missing values.
 OTHER, GAP = "(other)", " is missing"
+#: The category of missing texts.
+MISSING = "(missing)"
 COLUMNS = ("states", "actions", "rewards", "next_states", "terminated", "propensity")
 
 
