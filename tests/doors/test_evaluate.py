@@ -413,6 +413,14 @@ def test_backups_leave_out_members_that_overflow(heavy_log, cartpole):
     assert abs(estimate.value) < 1e4
 
 
+@pytest.mark.parametrize("features", ["splines", "polynomial"])
+def test_features_by_name_serve_the_logged_value_too(heavy_log, cartpole, features):
+    chosen = method("roam-dm", features=features)
+    assert np.isfinite(
+        evaluate(heavy_log, cartpole.target(), method=chosen, gamma=0.9).logged_value
+    )
+
+
 def test_intervals_come_from_folds_and_refuse_what_folds_cannot_give(heavy_log, cartpole):
     estimate = evaluate(heavy_log, cartpole.target(), method="roam-variant", gamma=0.9)
     interval = estimate.interval(0.9)

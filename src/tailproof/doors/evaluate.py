@@ -27,6 +27,7 @@ from tailproof.errors import TailproofError, void
 from tailproof.estimators.choice import Choice, ScoreAlgorithm
 from tailproof.estimators.ladder import is_settled
 from tailproof.features import Features, Joint, PerAction
+from tailproof.features.ladder import as_features
 from tailproof.log.folds import Split, Whole, warn_of_taught_episodes
 from tailproof.log.log import Log, discounted_returns
 from tailproof.log.spaces import Discrete
@@ -168,6 +169,8 @@ def _for_states(base: Any, log: Log) -> Any:
     """Return a base that learns V(s) with the state's part of the features of Q(s, a)."""
     changes: dict[str, Any] = {}
     features = getattr(base, "features", None)
+    if isinstance(features, str):
+        features = as_features(features, log)
     if isinstance(features, PerAction):
         changes["features"] = replace(features, n_actions=1)
     elif isinstance(features, Joint):
