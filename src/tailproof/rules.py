@@ -66,6 +66,9 @@ class Rules:
     hidden_reward: float = 2.5  # [hidden] standard errors by which the past must help with rewards
     hidden_effect: float = 4.5  # [hidden] the same, if only the effect of actions depends on it
     hidden_next: float = 6.0  # [hidden] the same for next states, which trees fit less well
+    hidden_rows: int = (
+        1_500  # [none] fewer leave so much unexplained that the past stands in for it
+    )
     hidden_share: float = 0.003  # [hidden] least share of the variance that the past explains
     # overlap
     poor: float = 0.1  # [one-step] effective share of rows below which overlap is the limit

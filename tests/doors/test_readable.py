@@ -7,6 +7,7 @@ from tailproof import Learned, Log, learn, read_log
 from tailproof.doors.learn import CarefulLearning, Form
 from tailproof.doors.readable import JudgedRule
 from tailproof.errors import MethodError
+from tailproof.profile.profile import LogProfile
 from tailproof.report.rule import rule_lines
 
 
@@ -86,7 +87,7 @@ def test_careful_learning_judges_the_tree_and_not_what_it_stands_for(tabular):
         return taught[-1]
 
     careful = CarefulLearning(
-        log=log,
+        profile=LogProfile(log),
         gamma=0.5,
         seed=0,
         holdout=0.25,

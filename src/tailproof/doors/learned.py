@@ -467,8 +467,8 @@ class Learned(Answered):
         >>> learned = learn(read_log(table), method="policy-tree", gamma=0.0, holdout=0.3)
         >>> for leaf in learned.judge_rule().leaves:
         ...     print(leaf.conditions, leaf.action, leaf.rows, round(leaf.segment.gain.value, 2))
-        ('x_age ≤ 50',) 0 295 0.19
-        ('x_age > 50',) 1 305 0.3
+        ('x_age ≤ 50',) 0 304 0.22
+        ('x_age > 50',) 1 296 0.29
         """
         from tailproof.doors.readable import judge_simplified, judged_rule
 

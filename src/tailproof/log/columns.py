@@ -38,7 +38,7 @@ class CriticColumns:
     --------
     >>> log = Log.from_arrays([0.0] * 3, [0, 1, 1], [1.0] * 3, [0.0] * 3, episode=[0, 0, 0])
     >>> CriticColumns(past=("actions",), decays=(0.5,)).added_to(log).states[:, 1].round(2)
-    array([ 0.  , -0.71,  0.  ])
+    array([0.  , 0.71, 0.  ])
     """
 
     step: bool = False

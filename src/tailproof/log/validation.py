@@ -72,10 +72,16 @@ def check_rewards(rewards: npt.ArrayLike, n: int) -> FloatArray:
     return values
 
 
+def has_squares(rewards: FloatArray) -> bool:
+    """Return whether the squares of the rewards neither overflow nor vanish."""
+    largest = float(np.abs(rewards).max(initial=0.0))
+    return largest == 0 or REWARD_SIZES[0] <= largest <= REWARD_SIZES[1]
+
+
 def require_squares(rewards: FloatArray) -> None:
     """Raise if the squares of the rewards overflow or vanish."""
-    largest = float(np.abs(rewards).max(initial=0.0))
-    if largest and not REWARD_SIZES[0] <= largest <= REWARD_SIZES[1]:
+    if not has_squares(rewards):
+        largest = float(np.abs(rewards).max())
         raise LogError(
             f"rewards must be of a size whose squares are numbers: the largest between "
             f"{REWARD_SIZES[0]:g} and {REWARD_SIZES[1]:g}. Got {largest:g}; give them in another unit.",

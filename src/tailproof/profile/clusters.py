@@ -18,6 +18,7 @@ from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.errors import Caution, TailproofError
 from tailproof.features import Standardise
 from tailproof.log.log import Log
+from tailproof.log.validation import has_squares
 from tailproof.profile.one_step import gcv_ridge, winsorised
 from tailproof.rules import RULES
 
@@ -68,7 +69,7 @@ def clusters_of(log: Log) -> tuple[Cluster, ...]:
     n = log.n_transitions
     if not (log.is_bandit and log.is_discrete and log.group_ids is None and log.budget is None):
         return ()
-    if not RULES.fewest <= n <= _ROWS or log.once is not log:
+    if not RULES.fewest <= n <= _ROWS or log.once is not log or not has_squares(log.rewards):
         return ()
     residuals = _residuals(log)
     found = [

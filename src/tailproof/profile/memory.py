@@ -21,7 +21,7 @@ from tailproof.rules import RULES
 
 _ROWS = 6_000  # most rows for the test
 _FOLDS = 3
-_FEWEST = 20  # groups of episodes, and ten rows of each
+_FEWEST = 20  # groups of episodes, and ten rows of each where rewards come last
 _AHEAD = 0.9  # decay of the rewards to come, by which next states are valued
 _SETS: tuple[tuple[Past, ...], ...] = (
     ("actions",),
@@ -99,7 +99,7 @@ def find_memory(log: Log, *, step: bool = False) -> Memory | None:
     if delayed:  # the last rows hold all rewards
         last = (log.starts[1:] - 1)[lengths > 1]
         sample = np.union1d(sample, last[:: max(1, len(last) // _ROWS)])
-    if len(sample) < 10 * _FEWEST:
+    if len(sample) < (10 * _FEWEST if delayed else RULES.hidden_rows):
         return None
     found = _History.of(log, base, sample)
     with one_thread():

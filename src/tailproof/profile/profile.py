@@ -99,9 +99,13 @@ class LogProfile:
 
     @cached_property
     def memory(self) -> Memory | None:
-        """What came earlier in an episode and tells more than the logged columns; None if nothing."""
+        """What came earlier in an episode and tells more than the logged columns; None if nothing.
+
+        Extremes that neighbouring episodes share, such as a storm, are dependence, not memory.
+        """
         log = some_groups(self._some, RULES.settled, seed=0)
-        return find_memory(log, step=self.ends_by_the_clock)
+        found = find_memory(log, step=self.ends_by_the_clock)
+        return None if found and self.rewards.shape.unit in ("block", "group") else found
 
     @cached_property
     def critic_columns(self) -> CriticColumns:

@@ -119,7 +119,7 @@ def test_an_arm_without_a_sale_is_not_worth_zero_to_zero(rng):
     assert estimate.value == 0
     assert interval.low == 0
     assert interval.high == pytest.approx(30 * -np.log(0.05) / (actions == 1).sum(), rel=0.02)
-    assert "rare events" in interval.note
+    assert "rare events" in interval.kind
 
 
 @pytest.mark.parametrize("reward", [0.0, 5.0])
