@@ -119,9 +119,7 @@ def run(folder: Path, *, seed: int = SEED, n: int = CUSTOMERS, logs: int = AFTER
             app(shlex.split(command), standalone_mode=False)
             console.print()
         learned = Learned.load("policy.tailproof")
-    console.print("[bold]The rule[/bold]")
-    console.print(learned.rule.text(), markup=False)
-    console.print("\n[bold]The truth, which this shop knows because it was made[/bold]")
+    console.print("[bold]The truth, which this shop knows because it was made[/bold]")
     show(console, the_truth(log, learned.predict, logs=logs))
     console.print(f"\nThe log, the rules, the policy and the report are in {folder}.")
 

@@ -414,8 +414,8 @@ def limits_most(read: ReadEstimate) -> str:
     if math.isnan(acts.effective_rows):
         return ""
     return (
-        f"This rests on {number(acts.effective_rows, 3)} of {count(acts.rows, 'row')}: so many speak "
-        f"about this policy (effective rows)."
+        f"This rests on {number(acts.effective_rows, 3)} of {count(acts.rows, 'row')} (effective "
+        f"rows): the others say little about this policy."
     )
 
 
