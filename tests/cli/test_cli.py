@@ -485,3 +485,11 @@ def test_what_auto_cannot_change_is_hinted_at_with_a_method_that_can(words, hint
     assert hint in " ".join(refused.stderr.split())
     named = re.search(r"--method (\S+)\.", " ".join(refused.stderr.split()))[1]
     assert run("learn", path, "--method", named, *words).exit_code in (0, 3, 4)
+
+
+@pytest.mark.parametrize("option", ["--state", "--action", "--reward"])
+def test_an_option_given_twice_is_refused_by_name(option, tmp_path):
+    (tmp_path / "log.csv").write_text("a,b,action,reward\n1,2,0,1\n2,1,1,2\n")
+    done = run("evaluate", tmp_path / "log.csv", option, "a", option, "b", "--policy", "always:1")
+    assert done.exit_code == 2
+    assert option in done.output

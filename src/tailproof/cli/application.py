@@ -6,7 +6,7 @@ import platform
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from tailproof.cli import apply, doors, learn
 from tailproof.cli.data import data
@@ -23,6 +23,24 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, [FULL if each == "--json=full" else each for each in args])
 
 
+class Command(TyperCommand):
+    """A command that refuses an option given twice, where the parser would keep the last."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line."""
+        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        for option in self.params:
+            if option.multiple or getattr(option, "is_flag", False) or given.count(option) < 2:
+                continue
+            raise typer.BadParameter(
+                f"It must be given once. Got it {given.count(option)} times; separate several columns "
+                f"by commas.",
+                ctx=ctx,
+                param_hint=option.opts[0],
+            )
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
     name="tailproof",
     cls=Commands,
@@ -31,13 +49,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog=EXIT_CODES,
 )
-app.command()(doors.diagnose)
-app.command()(doors.evaluate)
-app.command()(doors.compare)
-app.command()(doors.plan)
-app.command()(learn.learn)
-app.command()(apply.apply)
-app.command()(doors.methods)
+app.command(cls=Command)(doors.diagnose)
+app.command(cls=Command)(doors.evaluate)
+app.command(cls=Command)(doors.compare)
+app.command(cls=Command)(doors.plan)
+app.command(cls=Command)(learn.learn)
+app.command(cls=Command)(apply.apply)
+app.command(cls=Command)(doors.methods)
 app.add_typer(data, name="data")
 
 
