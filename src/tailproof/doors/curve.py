@@ -12,7 +12,7 @@ import numpy as np
 from tailproof.critics.greedy import GreedyPolicy, require_discrete
 from tailproof.doors.estimate import ScoreEstimate
 from tailproof.doors.evaluate import evaluate
-from tailproof.errors import LevelError, MethodError, TailproofWarning, listed
+from tailproof.errors import MethodError, TailproofWarning, listed
 from tailproof.files import as_frame, plain
 from tailproof.learners.limits import price_of, priced
 from tailproof.log.log import Log
@@ -41,10 +41,7 @@ class CurvePoint:
     @property
     def interval(self) -> Interval | None:
         """The interval of the gain; None if there is none."""
-        try:
-            return self.gain.interval(self.level)
-        except LevelError:
-            return None
+        return self.gain.interval_if_any(self.level)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from tailproof.doors.decisive import units_of_rows
 from tailproof.doors.estimate import Estimate, ScoreEstimate
 from tailproof.doors.source import table_column
 from tailproof.doors.verdict import Answered, Word
-from tailproof.errors import Caution, LevelError, LogError, MethodError, listed
+from tailproof.errors import Caution, LogError, MethodError, listed
 from tailproof.estimators.choice import Choice
 from tailproof.files import as_frame, plain
 from tailproof.log.log import Log
@@ -47,10 +47,7 @@ class Segment:
     @property
     def interval(self) -> Interval | None:
         """The interval of the gain; None if there is none."""
-        try:
-            return self.gain.interval(self.level)
-        except LevelError:
-            return None
+        return self.gain.interval_if_any(self.level)
 
     @property
     def verdict(self) -> Word:

@@ -210,6 +210,13 @@ class UncertainValue:
         found = Interval(low=low, high=high, level=level, requested=level, kind=kind, note=note)
         return holding(found, self.value)
 
+    def interval_if_any(self, level: float = 0.9) -> Interval | None:
+        """Return the interval; None if there is none at this level."""
+        try:
+            return self.interval(level)
+        except LevelError:
+            return None
+
     def lower_bound(self, level: float = 0.9) -> Bound:
         """Return a lower bound of the true value at this confidence level, never above the estimate."""
         low, _ = self._ends(level, 1 - level, "lower bound")
