@@ -15,7 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tailproof.arrays import FloatArray
-from tailproof.doors.estimate import Estimate, FoldEstimate, LoggedValue, ScoreEstimate
+from tailproof.doors.estimate import (
+    Estimate,
+    FoldEstimate,
+    LoggedValue,
+    ScoreEstimate,
+    or_reason,
+)
 from tailproof.doors.evaluate import estimate_policy
 from tailproof.doors.guardrails import Guardrail, as_outcomes
 from tailproof.doors.source import LogSource, as_profile
@@ -125,14 +131,6 @@ def _ends(name: str, ask: Callable[[float], Interval], level: float) -> dict[str
     except LevelError:
         return {f"{name}_low": math.nan, f"{name}_high": math.nan}
     return {f"{name}_low": found.low, f"{name}_high": found.high}
-
-
-def interval_or_reason(ask: Callable[[float], Interval], level: float) -> Any:
-    """Return an interval, or the reason why there is none, for JSON."""
-    try:
-        return plain(ask(level))
-    except LevelError as error:
-        return {"why_not": str(error)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,12 +278,12 @@ class Comparison(Answered):
                 "name": each.name,
                 **each.verdict.to_dict(),
                 "value": None if each.verdict.void else each.value,
-                "interval": interval_or_reason(each.estimate.interval, self.level),
+                "interval": or_reason(each.estimate.interval, self.level),
                 "lower_bound": each.lower_bound,
                 "gain": {
                     **{name: getattr(each.gain, name) for name in of_gain},
                     **({"value": None, "relative": None} if each.verdict.void else {}),
-                    "interval": interval_or_reason(each.gain.interval, self.gate_level),
+                    "interval": or_reason(each.gain.interval, self.gate_level),
                 },
                 "passes": each.passes,
                 "guardrails": [guard.to_dict() for guard in each.guardrails],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -517,11 +518,16 @@ def _uncertainty(of: Estimate | PairedGain | PooledGain | FoldGain, level: float
     """Return the standard error, and intervals and bounds or why there are none."""
     found = {"standard_error": plain(of.standard_error)}
     for name, ask in (("interval", of.interval), ("lower_bound", of.lower_bound)):
-        try:
-            found[name] = plain(ask(level))
-        except LevelError as error:
-            found[name] = {"why_not": str(error)}
+        found[name] = or_reason(ask, level)
     return found
+
+
+def or_reason(ask: Callable[[float], Interval | Bound], level: float) -> Any:
+    """Return an interval or a bound, or the reason why there is none, for JSON."""
+    try:
+        return plain(ask(level))
+    except LevelError as error:
+        return {"why_not": str(error)}
 
 
 def _check_kind(kind: str | None, kinds: Any) -> None:
