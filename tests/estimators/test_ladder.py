@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tailproof import Log, evaluate
 from tailproof.estimators.ladder import Groups, _mixed, _pull, _stable
 
 
@@ -52,3 +53,33 @@ def test_rungs_that_explode_are_neither_averaged_nor_widen_by_their_distance(rng
     alone = _mixed(None, calm, calm[1], None, None)
     # their choice was uncertain: one more standard error, and not hundreds
     assert blend.allowance == pytest.approx(alone.allowance + blend.error)
+
+
+def accounts(seed):
+    """Accounts of any age whose price creeps up, cut off after some months or closed."""
+    rng, rows = np.random.default_rng(seed), []
+    for episode, length in enumerate(rng.integers(10, 37, 350)):
+        age, price = float(rng.integers(0, 24)), rng.uniform(0.8, 1.2)
+        for month in range(length):
+            raised, closed = int(rng.random() < 0.35), rng.random() < 0.025
+            after = price + (0.06 if raised else -0.02)
+            reward = 3 * after * (1 + rng.pareto(2.2))
+            state, later = (age + month, price), (age + month + 1, after)
+            rows.append((state, raised, reward, later, episode, closed))
+            price = after
+            if closed:
+                break
+    states, actions, rewards, later, episodes, closed = zip(*rows, strict=True)
+    return Log.from_arrays(states, actions, rewards, later, episode=episodes, terminated=closed)
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_what_was_logged_keeps_its_value_where_states_only_grow(seed):
+    lasts = 0.97 * 0.975  # discount times survival; mean prices grow by 0.008 a month
+    truth = 3 * 2.2 / 1.2 * (1.008 / (1 - lasts) + 0.008 * lasts / (1 - lasts) ** 2)
+    answer = evaluate(
+        accounts(seed), lambda states: np.full((len(states), 2), [0.6, 0.4]), gamma=0.97
+    )
+    assert answer.logged_value == pytest.approx(
+        truth, rel=0.15
+    )  # splines alone: 223 and 176 for 116

@@ -328,12 +328,14 @@ def is_settled(log: Log, gamma: float) -> bool:
     return gamma == 0 or bool((gamma ** log.lengths[~log.ends] <= _NEGLIGIBLE).all())
 
 
-def logged_rung(target: Target, groups: Groups) -> Rung | LoggedReturns:
+def logged_rung(target: Target, rewards: FloatArray) -> Rung | LoggedReturns:
     """Return an estimator of the logged policy's value.
 
     Where every episode is complete, or the rest of it is negligible, this is the mean return.
     Otherwise the missing rest is estimated by V(s), fitted by LSTD to the logged policy. So is all of
     it if a few long episodes were cut off, of which a mean return would use the first steps only.
+    V is made of splines, or of polynomials if the splines' error on these `rewards` explodes, as it
+    does where a state drifts to values that only the last rows of episodes have.
     """
     log, n = target.log, target.log.n_transitions
     few_and_long = log.n_episodes < _FEW_EPISODES and not log.ends.any() and target.gamma > 0
@@ -347,9 +349,17 @@ def logged_rung(target: Target, groups: Groups) -> Rung | LoggedReturns:
         next=_done(log.next_states, ~log.terminated),
         agreement=np.ones(n),
     )
-    knots = KNOTS if n >= 50 * len(log.state_names) * KNOTS else 0
-    system = System(Map(None, Basis.fit(log.states, knots=knots)), done, groups)
-    return Rung("what was done", 0.0, np.zeros(len(groups.parts)), system)
+    groups = Groups.split(done, seed=target.task.seed)
+    knots = [KNOTS, 0] if n >= 50 * len(log.state_names) * KNOTS else [0]
+    maps = (Map(None, Basis.fit(log.states, knots=count)) for count in knots)
+    candidates = (fit_rung("what was done", System(each, done, groups), rewards) for each in maps)
+    rungs = tuple(rung for rung in candidates if rung is not None)
+    if not rungs:
+        raise SingularError(
+            "The value of what was logged cannot be estimated: its linear system has no solution on "
+            "this log. Use more episodes, fewer state columns, or a smaller gamma."
+        )
+    return _stable(rungs)[0][0]
 
 
 def _done(states: FloatArray, alive: Any = True) -> PolicyActions:

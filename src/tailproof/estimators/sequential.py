@@ -266,7 +266,7 @@ def _evaluate(
         measured = replace(measured, phi=phi, fit=huber_regression(phi, rewards))
     valued = partial(_valued, target, rewards, offset)
     own = valued(measured, blend, paired=target.starts_with_episodes, floor=blend.error)
-    behind = logged_rung(target, blend.rungs[0].system.groups)
+    behind = logged_rung(target, tamed)
     logged = valued(by_log, behind, paired=True)
     path = _pooled(log, measured.fit.residuals, own, logged, (blend.weights, behind.weights))
     value = own.value if path is None else _within(own.spread, logged.value + path.gain)
