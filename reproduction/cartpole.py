@@ -25,6 +25,7 @@ from tailproof.methods.catalogue import method
 from tailproof.methods.fit import fit_members
 from tailproof.methods.method import Method
 from tailproof.noise import StudentT
+from tailproof.profile.profile import LogProfile
 from tailproof.robust.aggregates import Aggregate, Mean, TrimmedMean
 from tailproof.worlds.cartpole import TARGET_TRUTH, CartPole
 from tailproof.worlds.rollout import simulated_returns
@@ -80,6 +81,9 @@ SHORT = {"rule": "released rule", "all": "100 iterations"}
 TEXT = "-text"
 #: Suffix of methods that refit all folds at once. The paper's boxes and code refit them in turn.
 AT_ONCE = "-at-once"
+#: ROAM-FQE as figure 3a's program runs it: its settings arrive under a name that is ignored, so that
+#: the class's own tolerance of 0.1 % holds instead of the 0.5 % of all other methods.
+STRICTER, STRICTER_TOLERANCE = "roam-fqe-stricter", 0.001
 
 
 def paper_truth(*, episodes: int, seed: int) -> float:
@@ -97,7 +101,8 @@ def paper_truth(*, episodes: int, seed: int) -> float:
 
 def critic_settings(settings: Settings, name: str, stopping: str) -> tuple[str, dict[str, Any]]:
     """Return the row of the catalogue and the settings of its base for a method of the figures."""
-    row = name.removesuffix(AT_ONCE).removesuffix(EQUAL).removesuffix(TEXT)
+    row = "roam-fqe" if name == STRICTER else name
+    row = row.removesuffix(AT_ONCE).removesuffix(EQUAL).removesuffix(TEXT)
     known: dict[str, Any] = {"ridge": Absolute(settings["ridge"])}
     if EQUAL in name:
         rows_a_fold = settings["episodes"] * settings["steps"] / settings["folds"]
@@ -106,7 +111,8 @@ def critic_settings(settings: Settings, name: str, stopping: str) -> tuple[str, 
         known["features"] = "interactions"
     if stopping:
         known["iterations"] = settings["iterations"]
-        known["tolerance"] = settings["tolerance"] if stopping == "rule" else None
+        tolerance = STRICTER_TOLERANCE if name == STRICTER else settings["tolerance"]
+        known["tolerance"] = tolerance if stopping == "rule" else None
         known["in_turn"] = not name.endswith(AT_ONCE)
     return row, known
 
@@ -162,6 +168,7 @@ class Estimators:
     def __init__(self, job: Job, log: Log | None = None) -> None:
         self.job, self.settings = job, job.settings
         self.log = noisy_log(job) if log is None else log
+        self.profile = LogProfile(self.log)  # one for all methods
         self.rows: list[Row] = []
 
     def fit(self, name: str, stopping: str = "", **changes: Any) -> Estimate:
@@ -170,7 +177,12 @@ class Estimators:
         chosen, seed = method(row, **known, **changes), self.job.integer(1)
         with unheard():
             return evaluate(
-                self.log, CartPole().target(), method=chosen, gamma=GAMMA, seed=seed, logged=False
+                self.profile,
+                CartPole().target(),
+                method=chosen,
+                gamma=GAMMA,
+                seed=seed,
+                logged=False,
             )
 
     def add(self, name: str, stopping: str = "", **changes: Any) -> None:
@@ -228,6 +240,7 @@ class Learners:
 
     def __init__(self, job: Job) -> None:
         self.job, self.log = job, noisy_log(job)
+        self.profile = LogProfile(self.log)  # one for all methods
         self.policies: dict[tuple[str, str], GreedyPolicy] = {}
         self.notes: dict[tuple[str, str], Row] = {}
 
@@ -242,7 +255,7 @@ class Learners:
         policy: GreedyPolicy
         with unheard():
             try:
-                learned = learn(self.log, method=chosen, gamma=GAMMA, seed=seed)
+                learned = learn(self.profile, method=chosen, gamma=GAMMA, seed=seed)
                 policy, bad, history = learned.policy, len(learned.bad_folds), learned.history
             except FoldError:
                 policy, bad, history = self._unchecked(chosen, seed)

@@ -10,9 +10,11 @@ import numpy as np
 
 from reproduction import drawing
 from reproduction.cartpole import (
+    AT_ONCE,
     EVALUATION,
     SHORT,
     STOPPING,
+    STRICTER,
     Estimators,
     budget,
     grid,
@@ -76,8 +78,10 @@ SHOWN = (*OURS, "ma-dm")
 def run_ope(job: Job) -> list[Row]:
     """Return the estimate of every method on one log."""
     estimators, folds = Estimators(job), job.settings["folds"]
-    for name in ("mis", "tm-mis", "auto"):
+    for name in ("mis", "tm-mis"):
         estimators.add(name)
+    if job.replicate < job.settings["with_default"]:
+        estimators.add("auto")
     estimators.add_weighted(folds)
     estimators.add_constant_ratio(folds)
     for stopping in STOPPING:
@@ -87,9 +91,10 @@ def run_ope(job: Job) -> list[Row]:
         if job.replicate < job.settings["with_text_features"]:
             estimators.add("fqe-text", stopping)
             estimators.add("roam-fqe-text", stopping, folds=folds)
-    estimators.add("roam-fqe-at-once", "rule", folds=folds)
+    for name in (f"roam-fqe{AT_ONCE}", STRICTER):
+        estimators.add(name, "rule", folds=folds)
     estimators.add_iterations("fqe")
-    for name in ("roam-dm", "roam-fqe", "roam-fqe-at-once"):
+    for name in ("roam-dm", "roam-fqe", f"roam-fqe{AT_ONCE}", STRICTER):
         estimators.add_iterations(name, folds=folds)
     return estimators.rows
 
@@ -554,7 +559,13 @@ OPE = Experiment(
     draw_ope,
     judge_ope,
     beside=judge_stopping,
-    settings={**EVALUATION, "dfs": DFS, "kappas": (1.0, 2.0), "with_text_features": 5},
+    settings={
+        **EVALUATION,
+        "dfs": DFS,
+        "kappas": (1.0, 2.0),
+        "with_default": 25,
+        "with_text_features": 5,
+    },
     quick={"dfs": (1.0, 1.52), "kappas": (1.0,), "episodes": 20},
 )
 BOOTSTRAP = Experiment(

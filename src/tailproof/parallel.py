@@ -233,10 +233,11 @@ class Local(Engine):
         from joblib import Parallel, delayed
         from joblib.parallel import get_active_backend
 
-        backend = get_active_backend(prefer=self.kind)[0]
+        backend, configured = get_active_backend(prefer=self.kind)
         streams = "generator" if backend.supports_return_generator else "list"
         jobs = None if self.workers == 1 else self.workers
-        if jobs is None and streams == "list":  # one after the other: each result counts at once
+        alone = (configured or backend.default_n_jobs) == 1
+        if jobs is None and (alone or streams == "list"):  # each result counts at once
             for item in items:
                 yield _run(function, item, shared, self.retries)
             return

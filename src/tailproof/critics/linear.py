@@ -61,6 +61,11 @@ class Rows:
         return slice(number * len(self.inner), (number + 1) * len(self.inner))
 
     @cached_property
+    def last_values(self) -> dict[tuple[int, int], tuple[FloatArray, FloatArray]]:
+        """θ and its v(s'), (m,), of the last pass that compared targets, by member and block."""
+        return {}
+
+    @cached_property
     def next_inner(self) -> FloatArray:
         """ψ(s') for features in blocks, else φ' = Σ_a π(a|s') φ(s', a), (w, m)."""
         if isinstance(self.after, Blocks):
