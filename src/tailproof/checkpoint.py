@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib
 import pickle
 import pickletools
 import sys
@@ -12,20 +11,17 @@ import sysconfig
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-import numpy as np
-
 from tailproof.errors import StorageError, TailproofWarning
-from tailproof.files import read_file, write_file
+from tailproof.files import read_value, write_value
 
 T = TypeVar("T")
-_KIND, _VERSION = "progress", 2
+_KIND, _VERSION = "progress", 3
 _SAVE_EVERY = 30.0  # seconds between two writes
-_DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ImportError, RecursionError)
 
 
 class CheckpointWarning(TailproofWarning):
@@ -70,11 +66,10 @@ class Progress:
     def _write(self) -> None:
         if self.done == self.saved:
             return
-        arrays: dict[str, Any] = {}
-        page = {"items": self.digests[: self.done], "total": _taken_apart(self.total, arrays)}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(self.path, _KIND, _VERSION, page, arrays)
+            done = tuple(self.digests[: self.done]), self.total
+            write_value(self.path, _KIND, _VERSION, done)
             self.saved = self.done
         except (OSError, StorageError) as error:
             warnings.warn(
@@ -87,50 +82,15 @@ class Progress:
 
     def _read(self) -> None:
         try:
-            page, named = read_file(self.path, _KIND, _VERSION)
-            done = page["items"]
-            if done != self.digests[: len(done)]:
-                return
-            self.total = _put_together(page["total"], named)
-            self.done = self.saved = len(done)
-        except _DAMAGED as error:
+            done, total = read_value(self.path, _KIND, _VERSION)
+            if list(done) == self.digests[: len(done)]:
+                self.total, self.done, self.saved = total, len(done), len(done)
+        except (TypeError, ValueError) as error:
             warnings.warn(
                 f"{self.path} is damaged and was not used: {error} This pass starts anew.",
                 CheckpointWarning,
                 stacklevel=3,
             )
-
-
-def _taken_apart(value: Any, arrays: dict[str, Any]) -> Any:
-    """Return the structure of a total, each array replaced by its index in `arrays`."""
-    if is_dataclass(value):
-        kind = f"{type(value).__module__}:{type(value).__qualname__}"
-        inner = {each.name: getattr(value, each.name) for each in fields(value)}
-        return {"class": kind} | {key: _taken_apart(each, arrays) for key, each in inner.items()}
-    if isinstance(value, tuple | list):
-        return [_taken_apart(each, arrays) for each in value]
-    if value is None:
-        return None
-    arrays[f"array_{len(arrays)}"] = np.asarray(value)
-    return len(arrays) - 1
-
-
-def _put_together(structure: Any, arrays: dict[str, Any]) -> Any:
-    if structure is None:
-        return None
-    if isinstance(structure, int):
-        array = arrays[f"array_{structure}"]
-        return array if array.ndim else array.item()
-    if isinstance(structure, list):
-        return tuple(_put_together(each, arrays) for each in structure)
-    module, name = structure["class"].split(":")
-    if module.split(".")[0] != "tailproof":
-        raise ValueError(f"it holds a {module}.{name}")
-    kind: Any = getattr(importlib.import_module(module), name)
-    rest = {key: _put_together(value, arrays) for key, value in structure.items() if key != "class"}
-    if {each.name for each in fields(kind)} != set(rest):
-        raise ValueError(f"{module}.{name} has other fields than it had")
-    return kind(**rest)
 
 
 def fingerprint(value: Any) -> str:

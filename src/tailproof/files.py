@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import io
 import json
 import math
@@ -23,7 +24,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from tailproof.arrays import AnyArray
-from tailproof.errors import StorageError, TailproofError
+from tailproof.errors import MethodError, StorageError, TailproofError
 
 
 @contextmanager
@@ -206,6 +207,174 @@ def read_file(
     except Exception as error:  # parsers of untrusted bytes raise errors of any type
         raise SavedFileError(f"{path} is no {kind} that tailproof wrote: {error}.") from error
     return header, arrays
+
+
+#: The classes of which a file may hold objects, by module: reading one makes nothing else.
+_SAVED = {
+    "critics.ensembles": "Ensemble LinearCritics",
+    "critics.fitted_q": "FQI",
+    "critics.greedy": "GreedyPolicy SoftmaxPolicy",
+    "critics.linear": "Absolute PerObservation Statistics",
+    "critics.lstd": "LSPI",
+    "critics.rewards": "ConstantRewards HuberRewards TamedRewards",
+    "critics.trees": "Fixed Limited LinearScores LogShares StateCritics StateTree Supported TreeArrays "
+    "TreeValues",
+    "deep.bases": "BehaviourCloning IQL NeuralFQE SAC SQL TD3BC",
+    "deep.critics": "CategoricalPolicy ClippedPolicy GaussianPolicy NeuralCritics NeuralPolicy",
+    "deep.data": "Scaling",
+    "deep.history": "History Series",
+    "deep.settings": "EarlyStopping",
+    "deep.stack": "Shape Stack",
+    "doors.learned": "Learned",
+    "features.maps": "Additive Basis Joint PerAction Polynomial Standardise",
+    "io.columns": "Columns",
+    "io.encoder": "Actions Encoder Variable",
+    "io.steps": "Tally",
+    "learners.cloning": "Cloning RegressionCloning TreeCloning",
+    "learners.improvement": "Constant ForestFQI OneStep WithinSupport",
+    "learners.judge": "Judgement",
+    "learners.one_step": "PolicyScores PolicyTree",
+    "log.folds": "Bootstrap OutOfBag Replicate Split Whole",
+    "log.spaces": "Continuous Discrete",
+    "methods.method": "Method",
+    "policies.forms": "LinearPolicy",
+    "robust.aggregates": "Mean MeanMinusStd Median Quantile TrimmedMean",
+}
+_MODULES = {name: module for module, names in _SAVED.items() for name in names.split()}
+#: Marks a field of a dataclass that files do not hold: ``field(default=None, metadata=NOT_SAVED)``.
+NOT_SAVED = {"saved": False}
+
+
+def _saved_fields(kind: Any) -> Sequence[str]:
+    """Return the arguments that make an object: fields, or those that `__match_args__` names."""
+    if not is_dataclass(kind):
+        return kind.__match_args__  # type: ignore[no-any-return]
+    return [each.name for each in fields(kind) if each.init and each.metadata.get("saved", True)]
+
+
+def to_parts(value: Any, arrays: dict[str, AnyArray] | None = None) -> Any:
+    """Return a value as JSON types; its arrays are put into `arrays`, and refused without it.
+
+    Tailproof's own classes are stored by name. The user's own features are stored as their text only;
+    other foreign objects raise an error.
+
+    >>> from tailproof.log.spaces import Discrete
+    >>> to_parts(Discrete(2, ("hold", "buy")))
+    {'class': 'Discrete', 'n': 2, 'labels': ['hold', 'buy']}
+    >>> from_parts(to_parts(Discrete(2, ("hold", "buy"))))
+    Discrete(n=2, labels=('hold', 'buy'))
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    kind = type(value)
+    if kind.__module__ == f"tailproof.{_MODULES.get(kind.__name__)}":
+        named = {name: to_parts(getattr(value, name), arrays) for name in _saved_fields(kind)}
+        return {"class": kind.__name__, **named}
+    if isinstance(value, tuple | list):
+        return [to_parts(each, arrays) for each in value]
+    if isinstance(value, Mapping):
+        return {"mapping": {str(key): to_parts(each, arrays) for key, each in value.items()}}
+    what = "tensor" if hasattr(value, "detach") else "array"
+    if arrays is not None and (what == "tensor" or isinstance(value, np.ndarray)):
+        given = value.detach().cpu().numpy() if what == "tensor" else value
+        known = [name for name, each in arrays.items() if each is given]
+        name = known[0] if known else f"array_{len(arrays)}"
+        arrays[name] = given
+        return {what: name}
+    if hasattr(value, "size") and callable(value):
+        return {"own features": repr(value)}
+    raise MethodError(
+        f"{kind.__name__} cannot be saved: a saved file holds numbers and tailproof's own settings, so "
+        f"that loading it executes nothing (models of scikit-learn would need pickle, which does). "
+        f"Keep the result in memory, or export its policy with policy.save('name.onnx')."
+    )
+
+
+def from_parts(
+    parts: Any, arrays: Mapping[str, AnyArray] | None = None, *, features: Any = None
+) -> Any:
+    """Rebuild the argument of `to_parts`; `features` replaces the user's own features."""
+    if isinstance(parts, list):
+        return tuple(from_parts(each, arrays, features=features) for each in parts)
+    if not isinstance(parts, dict):
+        return parts
+    if "class" not in parts:
+        ((what, inner),) = parts.items()
+        if what == "mapping":
+            return {key: from_parts(each, arrays, features=features) for key, each in inner.items()}
+        if what == "own features":
+            if features is None:
+                raise SavedFileError(
+                    f"It was saved with features of your own, {inner}. They are code, which a saved "
+                    f"file does not hold: pass them again as features=."
+                )
+            return features
+        found = (arrays or {})[inner]
+        return found if what == "array" else _imported("torch").from_numpy(found)
+    name = parts["class"]
+    if name not in _MODULES:
+        raise SavedFileError(f"It names {name!r}, which this tailproof does not know.")
+    kind = getattr(_imported(f"tailproof.{_MODULES[name]}"), name)
+    if unknown := sorted({*parts} - {"class", *_saved_fields(kind)}):
+        raise SavedFileError(
+            f"It has {unknown[0]!r} in {name}, which this tailproof does not know."
+        )
+    given = {key: from_parts(each, arrays, features=features) for key, each in parts.items()}
+    del given["class"]
+    try:
+        _require_types(kind, given)
+        return kind(**given)
+    except Exception as error:  # constructors of untrusted contents raise errors of any type
+        raise SavedFileError(f"It does not fit together: {name}: {error}.") from error
+
+
+_TYPES: dict[str, Any] = {
+    "None": type(None), "bool": bool, "int": int, "float": int | float, "str": str,
+    **dict.fromkeys(("FloatArray", "IntArray", "BoolArray", "AnyArray"), np.ndarray),
+    "tuple": tuple, "Mapping": Mapping,
+}
+
+
+def _require_types(kind: Any, given: Mapping[str, Any]) -> None:
+    """Raise if a field of a dataclass is not of its declared type, where that is plain or ours."""
+    for each in fields(kind) if is_dataclass(kind) else ():
+        named = [name.partition("[")[0].strip() for name in str(each.type).split("|")]
+        known = [_TYPES.get(name) for name in named if name not in _MODULES]
+        if each.name not in given or None in known:
+            continue
+        value = given[each.name]
+        if type(value).__name__ not in named and not any(isinstance(value, one) for one in known):
+            raise TypeError(f"{each.name} must be {each.type}. Got {value!r:.40} instead")
+
+
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise TailproofError(
+            f"This file needs {error.name}, which is not installed: pip install 'tailproof[deep]'."
+        ) from error
+
+
+def write_value(path: str | Path, kind: str, version: int, value: Any) -> None:
+    """Write any value of `to_parts` to a file, atomically."""
+    arrays: dict[str, AnyArray] = {}
+    write_file(path, kind, version, {"value": to_parts(value, arrays)}, arrays)
+
+
+def read_value(path: str | Path, kind: str, version: int, *, features: Any = None) -> Any:
+    """Return what `write_value` wrote, or raise a `SavedFileError`."""
+    header, arrays = read_file(path, kind, version)
+    try:
+        return from_parts(header["value"], arrays, features=features)
+    except SavedFileError as error:
+        raise SavedFileError(f"{path} cannot be used. {error}") from error
+    except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, TailproofError):
+            raise
+        raise SavedFileError(f"{path} does not fit together: {error!r}. Save it again.") from error
 
 
 def is_file_of(path: str | Path, kind: str) -> bool:

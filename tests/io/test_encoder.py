@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from tailproof import read_log
 from tailproof.errors import LogError
+from tailproof.files import from_parts, to_parts
 from tailproof.io.columns import resolve_columns
-from tailproof.io.encoder import Encoder, EncoderFit, Tidying
+from tailproof.io.encoder import EncoderFit, Tidying
 from tailproof.io.steps import Notes
 
 
@@ -106,7 +107,7 @@ def test_files_are_read_as_the_frame(log, tmp_path, suffix):
 
 
 def test_it_is_plain_json(log):
-    again = Encoder.from_plain(json.loads(json.dumps(log.encoder.to_plain())))
+    again = from_parts(json.loads(json.dumps(to_parts(log.encoder))))
     assert again == log.encoder
     same(again.states(frame(seed=3)), log.encoder.states(frame(seed=3)))
 

@@ -8,12 +8,11 @@ from sklearn.tree import DecisionTreeRegressor
 from tailproof.critics.trees import (
     TreeArrays,
     TreeValues,
-    from_parts,
     grown,
-    to_parts,
     with_action,
 )
 from tailproof.features import Standardise
+from tailproof.files import from_parts, to_parts
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,8 @@ def test_values_are_saved_as_arrays_and_restored(inputs, by_state):
     trees = TreeArrays.of(forest.estimators_)
     shape = (trees.nodes, 2) if by_state else (trees.nodes,)
     values = TreeValues(scale, trees, np.random.default_rng(0).normal(size=shape), 2)
-    again = from_parts(*to_parts(values))
+    arrays = {}
+    again = from_parts(to_parts(values, arrays), arrays)
     states = 10 * np.random.default_rng(3).normal(size=(50, 3))
     assert values(states).shape == (50, 2)
     assert np.array_equal(again(states), values(states))

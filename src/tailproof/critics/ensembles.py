@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.errors import MethodError
 from tailproof.features import Features, PerAction, at_every_action
 from tailproof.features.maps import joined
 from tailproof.robust.aggregates import Aggregate
@@ -48,6 +49,11 @@ class LinearCritics:
     def __post_init__(self) -> None:
         if self.diverged is None:
             object.__setattr__(self, "diverged", np.zeros(len(self.theta), dtype=bool))
+        if self.theta.shape != (len(self.diverged), self.features.size):
+            raise MethodError(
+                f"theta must have the shape ({len(self.diverged)}, {self.features.size}), as members "
+                f"and features do. Got {self.theta.shape} instead."
+            )
 
     @property
     def count(self) -> int:

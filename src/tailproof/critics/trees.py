@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.critics.ensembles import ListedCritics
 from tailproof.errors import MethodError
 from tailproof.features import Standardise, at_every_action
+from tailproof.files import NOT_SAVED
 from tailproof.log.folds import shuffled_groups
 from tailproof.log.log import Log
 
@@ -29,7 +30,8 @@ class TreeArrays:
     threshold: FloatArray  # (N,) the threshold of the comparison
     left: IntArray  # (N,) next node for inputs up to the threshold
     right: IntArray  # (N,) next node for the others
-    native: tuple[Any, ...] = field(default=(), repr=False)  # as scikit-learn grew them; not saved
+    # as scikit-learn grew them
+    native: tuple[Any, ...] = field(default=(), repr=False, metadata=NOT_SAVED)
 
     @classmethod
     def of(cls, trees: Sequence[Any]) -> TreeArrays:
@@ -261,61 +263,6 @@ def supported(shares: FloatArray, share: float) -> BoolArray:
     return np.asarray(shares >= share * shares.max(axis=1, keepdims=True))
 
 
-#: Classes that can be saved to a file.
-KINDS: dict[str, Any] = {
-    each.__name__: each
-    for each in (
-        TreeArrays,
-        TreeValues,
-        StateTree,
-        Fixed,
-        LogShares,
-        LinearScores,
-        Supported,
-        Limited,
-    )
-}
-
-
-def _saved(scores: Any) -> list[Field[Any]]:
-    return [each for each in fields(scores) if each.name != "native"]
-
-
-def to_parts(scores: Any) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-    """Return scores as a description for JSON, and arrays by name."""
-    from tailproof.methods.specs import to_plain  # imported here to avoid an import cycle
-
-    header: dict[str, Any] = {"kind": type(scores).__name__}
-    arrays: dict[str, AnyArray] = {}
-    for each in _saved(scores):
-        value = getattr(scores, each.name)
-        if isinstance(value, np.ndarray):
-            arrays[each.name] = value
-        elif type(value).__name__ in KINDS:
-            header[each.name], inside = to_parts(value)
-            arrays |= {f"{each.name}.{key}": array for key, array in inside.items()}
-        else:
-            header[each.name] = to_plain(value)
-    return header, arrays
-
-
-def from_parts(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], start: str = "") -> Any:
-    """Rebuild the argument of `to_parts`; the names of its arrays begin with `start`."""
-    from tailproof.methods.specs import from_plain
-
-    kind = KINDS[header["kind"]]
-    found: dict[str, Any] = {}
-    for each in _saved(kind):
-        said = header.get(each.name)
-        if each.name not in header:
-            found[each.name] = arrays[start + each.name]
-        elif isinstance(said, Mapping) and "kind" in said:
-            found[each.name] = from_parts(said, arrays, f"{start}{each.name}.")
-        else:
-            found[each.name] = from_plain(said)
-    return kind(**found)
-
-
 class StateCritics(ListedCritics):
     """K critics, each of which scores all actions of a state; −∞ for excluded actions."""
 
@@ -330,17 +277,3 @@ class StateCritics(ListedCritics):
         if found.shape[1] != n_actions:
             raise MethodError(f"These critics know {found.shape[1]} actions, not {n_actions}.")
         return found
-
-    def parts(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-        """Return a description for JSON, and arrays by name."""
-        found = [to_parts(member) for member in self.members]
-        arrays = {
-            f"{k}.{key}": each for k, (_, own) in enumerate(found) for key, each in own.items()
-        }
-        return {"members": [header for header, _ in found]}, arrays
-
-    @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> StateCritics:
-        """Rebuild the critics from the result of `parts`."""
-        members = header["members"]
-        return cls(tuple(from_parts(said, arrays, f"{k}.") for k, said in enumerate(members)))

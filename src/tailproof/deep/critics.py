@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,19 +13,17 @@ from torch import Tensor
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, one_or_many
 from tailproof.deep.data import Scaling
-from tailproof.deep.stack import Shape, Stack
+from tailproof.deep.stack import Stack
 from tailproof.errors import MethodError
-from tailproof.files import SavedFileError, read_file, write_file
-from tailproof.policies.forms import made_for, made_for_from
+from tailproof.files import SavedFileError, read_value, write_value
+from tailproof.policies.forms import made_for
 
 if TYPE_CHECKING:
     from tailproof.export.onnx import Graph, Output
     from tailproof.io.encoder import Encoder
 
-POLICY_KIND, POLICY_VERSION = "neural policy", 1
+POLICY_KIND, POLICY_VERSION = "neural policy", 2
 LOG_STD = (-5.0, 2.0)  # beyond these a squashed Gaussian is constant, or takes extreme values only
-#: Networks as stored in a file: a JSON header, and arrays.
-Parts = tuple[dict[str, Any], dict[str, AnyArray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,34 +95,6 @@ class NeuralCritics:
         smallest = values.view(self.twins, self.count, *values.shape[1:]).amin(0)
         return np.asarray(smallest.double().cpu().numpy() / self.scaling.reward_scale)
 
-    def parts(self) -> Parts:
-        """Return the header and arrays of a file, for `from_parts`."""
-        header = {
-            "twins": self.twins,
-            "widths": [self.q.shape.widths, None if self.v is None else self.v.shape.widths],
-            "layer_norm": self.v is not None and self.v.shape.normalised,
-            "scaling": self.scaling.plain(),
-        }
-        arrays = {"q": self.q.flat.cpu().numpy(), "alive": self.alive}
-        if self.v is not None:
-            arrays["v"] = self.v.flat.cpu().numpy()
-        return header, arrays
-
-    @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> NeuralCritics:
-        """Return the critics of `parts`; raise an error if they are inconsistent."""
-        alive = np.asarray(arrays["alive"], dtype=bool)
-        twins, (q, v) = header["twins"], header["widths"]
-        return cls(
-            _stack(twins * len(alive), q, arrays["q"]),
-            None
-            if v is None
-            else _stack(len(alive), v, arrays["v"], header.get("layer_norm", False)),
-            twins,
-            Scaling.from_plain(header["scaling"]),
-            alive,
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class NeuralPolicy:
@@ -159,22 +129,11 @@ class NeuralPolicy:
             torch.from_numpy(self.scaling.states(states)).to(self.stack.flat)
         )[0]
 
-    def parts(self) -> Parts:
-        """Return the header and arrays of a file, for `policy_from_parts`."""
-        header = {
-            "kind": self.kind,
-            "widths": self.stack.shape.widths,
-            "scaling": self.scaling.plain(),
-            "made_for": made_for(self),
-        }
-        return header, {"network": self.stack.flat.cpu().numpy()}
-
     def save(self, path: str | Path) -> None:
         """Write the policy for `tailproof.load_policy`; as an ONNX graph if the name ends in .onnx."""
         if Path(path).suffix == ".onnx":
             return self._save_graph(Path(path))
-        header, arrays = self.parts()
-        return write_file(path, POLICY_KIND, POLICY_VERSION, header, arrays)
+        return write_value(path, POLICY_KIND, POLICY_VERSION, self)
 
     def _save_graph(self, path: Path) -> None:
         """Write an ONNX graph from columns or states to actions, both in the log's units."""
@@ -280,36 +239,12 @@ _KINDS: dict[str, type[NeuralPolicy]] = {
 
 def load_policy(path: str | Path) -> NeuralPolicy:
     """Read a policy that `save` wrote, and verify its checksum; nothing is executed."""
-    header, arrays = read_file(path, POLICY_KIND, POLICY_VERSION)
-    try:
-        return policy_from_parts(header, arrays)
-    except KeyError as error:
-        raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
-
-
-def policy_from_parts(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> NeuralPolicy:
-    """Return the policy of `NeuralPolicy.parts`; raise an error if they are inconsistent."""
-    if header["kind"] not in _KINDS:
-        raise SavedFileError(
-            f"The file holds a {header['kind']!r} policy; this tailproof knows {', '.join(_KINDS)}."
-        )
-    stack = _stack(1, header["widths"], arrays["network"])
-    return _KINDS[header["kind"]](
-        stack, Scaling.from_plain(header["scaling"]), **made_for_from(header.get("made_for"))
-    )
+    found = read_value(path, POLICY_KIND, POLICY_VERSION)
+    if not isinstance(found, NeuralPolicy):
+        raise SavedFileError(f"{path} holds no policy but a {type(found).__name__}.")
+    return found
 
 
 def split_policies(stack: Stack, scaling: Scaling, kind: str) -> Sequence[NeuralPolicy]:
     """Return one policy per network of the stack."""
     return [_KINDS[kind](stack.members([k]), scaling) for k in range(stack.shape.count)]
-
-
-def _stack(count: int, widths: Sequence[int], flat: AnyArray, layer_norm: bool = False) -> Stack:
-    """Return the networks of a file; raise an error if the number of parameters is wrong."""
-    shape = Shape(count, tuple(int(width) for width in widths), layer_norm)
-    if flat.shape != (shape.parameters,):
-        raise SavedFileError(
-            f"The file does not fit together: networks {shape.widths} have {shape.parameters} "
-            f"parameters, and it holds {flat.shape}."
-        )
-    return Stack(shape, torch.from_numpy(np.array(flat, dtype=np.float32)))

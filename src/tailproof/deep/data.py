@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -53,22 +52,6 @@ class Scaling:
             space.n if isinstance(space, Discrete) else None,
             _automatic(log.rewards) if reward_scale == "auto" else float(reward_scale),
         )
-
-    def plain(self) -> dict[str, Any]:
-        """Return the scaling as numbers and lists, for a file."""
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in asdict(self).items()
-        }
-
-    @classmethod
-    def from_plain(cls, given: dict[str, Any]) -> Scaling:
-        """Return the scaling of `plain`."""
-        arrays: dict[str, Any] = {
-            name: np.asarray(value, dtype=float) if isinstance(value, list) else value
-            for name, value in given.items()
-        }
-        return cls(**arrays)
 
     @property
     def action_width(self) -> int:

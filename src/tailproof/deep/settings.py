@@ -14,6 +14,7 @@ import numpy as np
 
 from tailproof.arrays import require_count, require_fraction
 from tailproof.errors import MethodError, TailproofError
+from tailproof.files import NOT_SAVED
 from tailproof.learners.cloning import require_imitation
 from tailproof.parameters import Configurable
 from tailproof.worlds.environments import EnvironmentSource
@@ -243,7 +244,7 @@ class DeepSettings(_Checked, Configurable):
     standardise: bool = True
     zero_rewards: bool = False
     stop: EarlyStopping | None = None
-    run: Run = field(default_factory=Run)
+    run: Run = field(default_factory=Run, metadata=NOT_SAVED)
 
     def rate(self, horizon: float) -> float:
         """Return ρ for values with this `horizon` = 1/(1 − γ) in steps."""

@@ -74,6 +74,8 @@ class Stack:
         Whether the parameters are leaves of autograd. They share the memory of `flat` either way.
     """
 
+    __match_args__ = ("shape", "flat")
+
     def __init__(self, shape: Shape, flat: Tensor, *, trainable: bool = False) -> None:
         self.shape, self.flat = shape, flat
         sizes = [count * wide * out for count, wide, out in shape.parts]

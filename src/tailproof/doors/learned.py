@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -13,16 +13,14 @@ import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.critics.base import CriticAlgorithm, ExtractingAlgorithm, Fitted
-from tailproof.critics.ensembles import Critics, Ensemble, LinearCritics
+from tailproof.critics.ensembles import Critics, Ensemble
 from tailproof.critics.greedy import (
     CriticPolicy,
     GreedyPolicy,
-    SoftmaxPolicy,
     critic_policy,
     require_discrete,
 )
 from tailproof.critics.task import Task
-from tailproof.critics.trees import StateCritics
 from tailproof.doors.estimate import Estimate
 from tailproof.doors.evaluate import evaluate
 from tailproof.doors.verdict import Answered
@@ -34,14 +32,13 @@ from tailproof.errors import (
     TailproofWarning,
     void,
 )
-from tailproof.files import SavedFileError, read_file, write_file
+from tailproof.files import NOT_SAVED, SavedFileError, read_value, write_value
 from tailproof.learners.judge import Judgement
 from tailproof.learners.rules import Rule, columns_by_name, is_rule, rule_of
 from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.methods.method import Method
-from tailproof.methods.specs import from_plain, to_plain
-from tailproof.policies.forms import Always, EpsilonGreedy, LinearPolicy, made_for_from
+from tailproof.policies.forms import Always, EpsilonGreedy
 from tailproof.profile.profile import LogProfile
 from tailproof.robust.aggregates import Aggregate
 from tailproof.robust.intervals import Bound
@@ -56,111 +53,6 @@ if TYPE_CHECKING:
     from tailproof.worlds.environments import Score
 
 
-#: A description for JSON, and arrays.
-Parts = tuple[dict[str, Any], dict[str, AnyArray]]
-
-
-class Restored(NamedTuple):
-    """Critics, the policy if it is not their greedy one, and the training history."""
-
-    critics: Critics
-    policy: Any
-    history: Any
-    policy_history: Any
-
-
-def parts_of(policy: Any, members: Any, history: Any, policy_history: Any) -> Parts:
-    """Return header and arrays of a policy and its critics; raise if they cannot be saved."""
-    header: dict[str, Any]
-    if isinstance(members, StateCritics):
-        inner, arrays = members.parts()
-        header = {"scores": inner, "actions": list(policy.actions)}
-        if isinstance(policy, SoftmaxPolicy):
-            header["temperature"] = policy.temperature
-        return header, {**_under("scores", arrays), "history": history}
-    if hasattr(policy, "parts") and hasattr(members, "parts"):
-        return _neural_parts(policy, members, history, policy_history)
-    if not isinstance(members, LinearCritics) or not isinstance(
-        policy, GreedyPolicy | LinearPolicy
-    ):
-        raise MethodError(
-            f"Only linear critics, trees and networks can be saved. {type(members).__name__} need a "
-            f"format of their own (scikit-learn's is pickle, which would execute code when it is "
-            f"loaded). Keep the result in memory, save `policy` if it can be, or learn with ridge "
-            f"features."
-        )
-    header = {"features": to_plain(members.features)}
-    arrays = {"theta": members.theta, "diverged": members.diverged, "history": history}
-    if isinstance(policy, GreedyPolicy):
-        return {**header, "actions": list(policy.actions)}, arrays
-    named = _under("policy", {name: getattr(policy, name) for name in _LINEAR})
-    return {**header, "linear policy": sorted(named)}, {**arrays, **named}
-
-
-def restored(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], features: Any) -> Restored:
-    """Rebuild the arguments of `parts_of`; pass `features` if they were the user's own."""
-    if "neural" in header:
-        return _restored_neural(header, arrays)
-    if "scores" in header:
-        found = StateCritics.from_parts(header["scores"], _within(arrays, "scores"))
-        return Restored(found, None, arrays["history"], None)
-    known = from_plain(header["features"], features=features)
-    theta, diverged = arrays["theta"], arrays["diverged"]
-    if theta.ndim != 2 or theta.shape[1] != known.size or diverged.shape != theta.shape[:1]:
-        raise SavedFileError(
-            f"It does not fit together: {known.size} features, but parameters of shape "
-            f"{theta.shape}. Pass the features that it was learned with."
-        )
-    policy = None
-    if "linear policy" in header:
-        own = _within(arrays, "policy")
-        policy = LinearPolicy(*(own[name] for name in _LINEAR))
-    return Restored(LinearCritics(known, theta, diverged), policy, arrays["history"], None)
-
-
-def _neural_parts(policy: Any, members: Any, history: Any, policy_history: Any) -> Parts:
-    header: dict[str, Any] = {}
-    arrays: dict[str, AnyArray] = {}
-    for name, thing in (("policy", policy), ("critics", members)):
-        header[name], inside = thing.parts()
-        arrays |= _under(name, inside)
-    for name, measured in (("history", history), ("policy history", policy_history)):
-        if measured is not None:
-            header[name] = True
-            arrays |= _under(name, measured.arrays())
-    return {"neural": header}, arrays
-
-
-def _restored_neural(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Restored:
-    from tailproof.deep.critics import NeuralCritics, policy_from_parts
-    from tailproof.deep.history import History
-
-    said = header["neural"]
-    measured = [
-        History.from_arrays(_within(arrays, name)) if said.get(name) else None
-        for name in ("history", "policy history")
-    ]
-    return Restored(
-        NeuralCritics.from_parts(said["critics"], _within(arrays, "critics")),
-        policy_from_parts(said["policy"], _within(arrays, "policy")),
-        *measured,
-    )
-
-
-def _under(name: str, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
-    return {f"{name}/{key}": value for key, value in arrays.items()}
-
-
-def _within(arrays: Mapping[str, AnyArray], name: str) -> dict[str, AnyArray]:
-    return {
-        key.removeprefix(f"{name}/"): np.asarray(value)
-        for key, value in arrays.items()
-        if key.startswith(f"{name}/")
-    }
-
-
-#: The arrays of a `LinearPolicy`.
-_LINEAR = ("weights", "mean", "scale", "low", "high")
 _LEAST = 0.05  # smallest share of the rows for an action to be evaluated
 
 
@@ -203,9 +95,7 @@ def best_constant(log: Log | LogProfile, *, gamma: float, seed: int = 0) -> Cons
     return max(found, key=lambda each: each.value, default=None)
 
 
-KIND, VERSION = "learned policy", 1
-_SIZES = ("n_transitions", "n_episodes", "bad_folds", "state_names")
-_SAVED = ("gamma", "seed", "reasons", "improves", *_SIZES)
+KIND, VERSION = "learned policy", 2
 
 
 @dataclass(frozen=True)
@@ -269,14 +159,14 @@ class Learned(Answered):
     action_space: ActionSpace
     state_names: tuple[str, ...]
     encoder: Encoder | None = field(default=None, repr=False)
-    held_out: Log | None = field(default=None, repr=False)
-    task: Task | None = field(default=None, repr=False)
+    held_out: Log | None = field(default=None, repr=False, metadata=NOT_SAVED)
+    task: Task | None = field(default=None, repr=False, metadata=NOT_SAVED)
     policy_history: Any = field(default=None, repr=False)
     reasons: tuple[str, ...] = ()
     judged: Judgement | None = None
     improves: bool | None = None
     taught: IntArray | None = field(default=None, repr=False)
-    log_size: tuple[int, int] | None = None
+    log_size: tuple[int, int] | None = field(default=None, metadata=NOT_SAVED)
 
     @property
     def members(self) -> Critics:
@@ -559,18 +449,7 @@ class Learned(Answered):
                 f"Learned.save writes tailproof's own format. Got {path}; learned.policy.save writes "
                 f"an ONNX graph."
             )
-        described, arrays = parts_of(self.policy, self.members, self.history, self.policy_history)
-        header = {
-            **described,
-            **{name: getattr(self, name) for name in _SAVED},
-            "method": to_plain(self.method),
-            "action_space": to_plain(self.action_space),
-            "judged": None if self.judged is None else self.judged.to_dict(),
-            "encoder": None if self.encoder is None else self.encoder.to_plain(),
-        }
-        if self.taught is not None:
-            arrays = {**arrays, "taught": self.taught}
-        write_file(path, KIND, VERSION, header, arrays)
+        write_value(path, KIND, VERSION, self)
 
     @classmethod
     def load(cls, path: str | Path, *, features: Any = None) -> Learned:
@@ -589,53 +468,13 @@ class Learned(Answered):
         >>> bool((again.policy(log.states) == learned.policy(log.states)).all())
         True
         """
-        header, arrays = read_file(path, KIND, VERSION)
-        if "neural" in header:
-            from tailproof.deep.settings import require_torch
-
-            require_torch()
-        try:
-            method = from_plain(header["method"], features=features)
-            space = from_plain(header["action_space"])
-            found = restored(header, arrays, features)
-            known = getattr(found.critics, "features", None)
-            if getattr(known, "n_actions", None) not in (None, getattr(space, "n", None)):
-                raise SavedFileError("It does not fit together: its actions are miscounted.")
-            critic = Ensemble(found.critics, method.aggregate)
-            header = {"improves": None, "judged": None, **header}  # older files lack these
-            saved = {name: _tuple(header[name]) for name in _SAVED}
-            encoder = made_for_from({"encoder": header.get("encoder")})["encoder"]
-            named = {
-                "state_names": saved["state_names"],
-                "encoder": encoder,
-                "taught": arrays.get("taught"),
-            }
-            policy, judged = found.policy, header["judged"]
-            if policy is not None:
-                policy = with_names(policy, saved["state_names"], encoder, space)
-            else:
-                actions, temperature = tuple(header["actions"]), header.get("temperature")
-                policy = critic_policy(critic, space, actions, temperature, **named)
-            return cls(
-                policy=policy,
-                critic=critic,
-                history=found.history,
-                method=method,
-                action_space=space,
-                policy_history=found.policy_history,
-                judged=None if judged is None else Judgement.from_dict(judged),
-                encoder=encoder,
-                taught=named["taught"],
-                **saved,
-            )
-        except KeyError as error:
-            raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
-        except SavedFileError as error:
-            raise SavedFileError(f"{path} cannot be used. {error}") from error
-        except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
-            raise SavedFileError(
-                f"{path} does not fit together: {error}. Learn and save again."
-            ) from error
+        found = read_value(path, KIND, VERSION, features=features)
+        if not isinstance(found, cls) or not hasattr(found.policy, "state_names"):
+            raise SavedFileError(f"{path} holds no learned policy but a {type(found).__name__}.")
+        known = getattr(found.members, "features", None)
+        if getattr(known, "n_actions", None) not in (None, getattr(found.action_space, "n", None)):
+            raise SavedFileError(f"{path} does not fit together: its actions are miscounted.")
+        return found
 
     def plot(self, *, of: Literal["rule", "gain"] | None = None, ax: Axes | None = None) -> Axes:
         """Draw the policy; return the Axes.
@@ -687,10 +526,6 @@ class Learned(Answered):
         better = {None: "not judged", True: "improves", False: "logged behaviour kept"}
         judged = better[self.improves]
         return f"<Learned by {self.method} from {self.n_episodes:,} episodes; {judged}>"
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def with_names(

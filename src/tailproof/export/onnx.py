@@ -34,8 +34,15 @@ from tailproof.errors import PolicyError, TailproofError
 from tailproof.export.columns import Input, columns_of, inputs_of, read_columns
 from tailproof.features import Additive, Basis, PerAction, Polynomial, Standardise
 from tailproof.features.maps import REACH
-from tailproof.files import SavedFileError, is_file_of, opened_page, sealed_page, write_whole
-from tailproof.policies.forms import LinearPolicy, made_for, made_for_from
+from tailproof.files import (
+    SavedFileError,
+    from_parts,
+    is_file_of,
+    opened_page,
+    sealed_page,
+    write_whole,
+)
+from tailproof.policies.forms import LinearPolicy, made_for
 from tailproof.robust.aggregates import Aggregate, Mean, MeanMinusStd, order_weights
 
 if TYPE_CHECKING:
@@ -610,7 +617,9 @@ def _described(session: Any, path: str, sealed: bool) -> dict[str, Any]:
     try:
         marks, count = page.get("taught"), page["n_actions"]
         return {
-            **made_for_from(page),
+            **{
+                name: from_parts(page[name]) for name in ("state_names", "action_labels", "encoder")
+            },
             "taught": None if marks is None else np.frombuffer(b64decode(marks), dtype="<i8"),
             "n_actions": None if count is None else int(count),
             "by_column": bool(page.get("by_column", False)),

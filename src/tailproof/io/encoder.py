@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import Any, Literal, NamedTuple, get_args
@@ -25,6 +25,7 @@ import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_of, is_number
 from tailproof.errors import LogError, listed
+from tailproof.files import NOT_SAVED
 from tailproof.io.columns import Columns
 from tailproof.io.steps import Notes
 from tailproof.io.tables import naming_the_type, open_table
@@ -284,21 +285,6 @@ class Variable:
             return np.zeros(values.shape[1], dtype=bool)
         return np.asarray((values[0] < self.low) | (values[0] > self.high))
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return its settings for JSON, without those that are the default."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        plain = {**given, "labels": list(self.labels)}
-        return {
-            each.name: plain[each.name]
-            for each in fields(self)
-            if each.name in ("column", "kind") or given[each.name] != each.default
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Variable:
-        """Return the variable of `to_plain`."""
-        return cls(**{**plain, "labels": tuple(plain.get("labels", ()))})
-
 
 def _codes(column: pa.ChunkedArray, labels: Sequence[str]) -> IntArray:
     """Return the place of each value among these labels, (n,); −1 for missing and unknown ones."""
@@ -370,7 +356,8 @@ class Actions:
     names: tuple[str, ...]
     space: ActionSpace
     coded: bool = False
-    counts: IntArray | None = field(default=None, compare=False, repr=False)  # (A,) of each code
+    # (A,) of each code
+    counts: IntArray | None = field(default=None, compare=False, repr=False, metadata=NOT_SAVED)
 
     def __call__(self, table: pa.Table | pa.RecordBatch) -> AnyArray:
         """Return the actions of a table, (n,) codes or (n, q) reals."""
@@ -403,20 +390,6 @@ class Actions:
                 f"{str(column[row].as_py())!r} at row {row} ({count_of(outside.sum())})."
             )
         return codes
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return its settings for JSON."""
-        return {"names": list(self.names), "coded": self.coded, "space": asdict(self.space)}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Actions:
-        """Return the actions of `to_plain`."""
-        given: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in plain["space"].items()
-        }
-        space: ActionSpace = Discrete(**given) if "n" in given else Continuous(**given)
-        return cls(tuple(plain["names"]), space, bool(plain["coded"]))
 
 
 @dataclass(frozen=True)
@@ -565,25 +538,6 @@ class Encoder:
             (each, slice(first, last))
             for each, first, last in zip(self.variables, ends[:-1], ends[1:], strict=True)
         ]
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return the encoder as dicts, lists, numbers and texts, for JSON."""
-        return {
-            "variables": [each.to_plain() for each in self.variables],
-            "actions": self.actions.to_plain(),
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Encoder:
-        """Return the encoder of `to_plain`.
-
-        >>> from tailproof import read_log
-        >>> log = read_log({"x": [0.5, 0.1], "action": ["buy", "hold"], "reward": [1.0, 0.0]})
-        >>> Encoder.from_plain(log.encoder.to_plain()) == log.encoder
-        True
-        """
-        variables = tuple(Variable.from_plain(each) for each in plain["variables"])
-        return cls(variables, Actions.from_plain(plain["actions"]))
 
 
 @dataclass(frozen=True)

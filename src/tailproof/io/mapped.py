@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from importlib.metadata import version
 from itertools import groupby
@@ -26,7 +26,7 @@ import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, BoolArray, IntArray
 from tailproof.errors import LogError, StorageError, TailproofError
-from tailproof.files import SavedFileError, opened_page, sealed_page
+from tailproof.files import SavedFileError, from_parts, opened_page, sealed_page, to_parts
 from tailproof.io.columns import Choice, Columns
 from tailproof.io.encoder import Encoder, EncoderFit, Tidying
 from tailproof.io.episodes import (
@@ -35,7 +35,7 @@ from tailproof.io.episodes import (
     steps_of,
     warn_of_similar_labels,
 )
-from tailproof.io.parquet import chosen_columns, described_space, typed_labels
+from tailproof.io.parquet import chosen_columns, typed_labels
 from tailproof.io.steps import Arranged, Notes, Tally, arrange, done_includes_timeouts, no_ends
 from tailproof.io.tables import EXCEL, blaming, database, naming_the_type
 from tailproof.io.values import Labelled, is_text, numbers, spelt_labels, truth_values, unwrapped
@@ -376,11 +376,11 @@ def map_data_set(
             )
     notes.notes.extend(kept["notes"])
     notes.cautions.extend(kept["cautions"])
-    columns = Columns(**{name: _frozen(value) for name, value in kept["columns"].items()})
+    columns = from_parts(kept["columns"])
     return _mapped(entry, kept, data, columns, how), columns
 
 
-_FORMAT = 3  # of the entries of the cache
+_FORMAT = 4  # of the entries of the cache
 _BLOCK = 1 << 22  # bytes to read at a time
 _DESCRIPTION = "log.json"
 _UNFINISHED = "unfinished-"
@@ -445,10 +445,6 @@ def _remove_leftovers(folder: Path) -> None:
                 shutil.rmtree(place)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _mapped(
     entry: Path, kept: dict[str, Any], data: DataSet, columns: Columns, how: HowToMap
 ) -> Log:
@@ -466,8 +462,8 @@ def _mapped(
     return Log(
         **{"propensity": None, "group_ids": None, **arrays},
         origin=Origin(rows, next_rows, kept["rows"], table),
-        action_space=described_space(kept),
-        encoder=None if kept["encoder"] is None else Encoder.from_plain(kept["encoder"]),
+        action_space=from_parts(kept["space"]),
+        encoder=from_parts(kept["encoder"]),
         state_names=tuple(kept["state_names"]),
         reward_name=kept["reward_name"],
         budget=physical_memory() // 4 if how.budget is None else how.budget,
@@ -649,7 +645,7 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
     with running(how.engine) as where:
         survey = reduce(add, where.map(surveyor, data.parts(PART)))
     with naming_the_type(f"In {data.label[0].lower()}{data.label[1:]}: "):
-        described = None if description is None else described_space(description)
+        described = None if description is None else from_parts(description["space"])
         encoder = survey.fit.encoder(notes, described)
     if description is None:
         report_cost(columns, notes, paid=survey.paid)
@@ -696,12 +692,10 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
     truncated = np.zeros(len(ended), dtype=bool)
     truncated[starts[1:] - 1] = True
     np.save(place / "truncated.npy", truncated & ~ended)
-    written = description or {}
-    own = encoder.to_plain() if description is None else written.get("encoder")
     page = {
-        "columns": asdict(columns),
-        "space": asdict(encoder.actions.space),
-        "encoder": own,
+        "columns": to_parts(columns),
+        "space": to_parts(encoder.actions.space),
+        "encoder": to_parts(encoder) if description is None else description["encoder"],
         "state_names": steps.state_names,
         "reward_name": steps.reward_name,
         "rows": survey.rows,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,14 @@ import pyarrow as pa
 
 from tailproof.arrays import AnyArray
 from tailproof.errors import LogError
-from tailproof.files import written_whole
+from tailproof.files import from_parts, to_parts, written_whole
 from tailproof.io.columns import Choice, Columns, resolve_columns
 from tailproof.log.log import Log
-from tailproof.log.spaces import ActionSpace, Continuous, Discrete
+from tailproof.log.spaces import Continuous, Discrete
 
 #: The metadata key for the description in files that tailproof writes.
 METADATA_KEY = b"tailproof"
-VERSION = 1
+VERSION = 2
 _LISTS = ("state", "next_state", "action")
 _OPTIONAL = ("episode", "step", "terminated", "truncated", "propensity", "group")
 
@@ -101,8 +100,8 @@ def log_table(log: Log) -> pa.Table:
             "episode": str(log.episode_ids.dtype),
             "group": None if log.group_ids is None else str(log.group_ids.dtype),
         },
-        "space": asdict(log.action_space),
-        "encoder": None if log.encoder is None else log.encoder.to_plain(),
+        "space": to_parts(log.action_space),
+        "encoder": to_parts(log.encoder),
     }
     text = json.dumps(description | {"checksum": _checksum(description)})
     return table.replace_schema_metadata({METADATA_KEY: text.encode()})
@@ -170,20 +169,20 @@ def _checked(label: str, written: bytes) -> dict[str, Any]:
 def _is_whole(description: dict[str, Any]) -> bool:
     """Return whether a description has all required entries, with the expected types."""
     try:
-        columns, types, space = (description[name] for name in ("columns", "types", "space"))
+        columns, types = description["columns"], description["types"]
         lists = [description[name] for name in (*_LISTS, "state_names")]
         texts = [*columns, *columns.values(), *(each for names in lists for each in names)]
         kinds = [np.dtype(types[name]).kind for name in ("states", "next_states", "episode")]
         group = np.dtype(types["group"]).kind if types["group"] is not None else "i"
-        shape = described_space(description)
+        space, encoder = (from_parts(description[name]) for name in ("space", "encoder"))
         return (
             all(isinstance(each, str) for each in texts)
             and kinds[:2] == ["f", "f"]
             and np.dtype(types["actions"]).kind in "iubf"
             and {kinds[2], group} <= set("iufbMUO")
             and len(description["state"]) == len(description["next_state"]) == len(lists[-1])
-            and type(space.get("n", space.get("dimension"))) is int
-            and (isinstance(shape, Discrete) or shape.dimension == len(description["action"]))
+            and (encoder is None or type(encoder).__name__ == "Encoder")
+            and (isinstance(space, Discrete) or space.dimension == len(description["action"]))
         )
     except (LookupError, TypeError, ValueError, AttributeError):
         return False
@@ -191,18 +190,6 @@ def _is_whole(description: dict[str, Any]) -> bool:
 
 def _checksum(description: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(description, sort_keys=True).encode())
-
-
-def described_space(description: dict[str, Any]) -> ActionSpace:
-    """Return the action space of a log that tailproof wrote."""
-    space = description["space"]
-    labels, low, high = (
-        None if space.get(name) is None else tuple(space[name])
-        for name in ("labels", "low", "high")
-    )
-    if "n" in space:
-        return Discrete(space["n"], labels)
-    return Continuous(space["dimension"], low, high)
 
 
 def _state_columns(log: Log) -> list[str]:

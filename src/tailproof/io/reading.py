@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tailproof.arrays import BoolArray, IntArray
 from tailproof.errors import ColumnError, LogError, TailproofWarning, listed
+from tailproof.files import from_parts
 from tailproof.io import d3rlpy, d4rl, minari
 from tailproof.io.columns import (
     Choice,
@@ -26,7 +27,7 @@ from tailproof.io.columns import (
 from tailproof.io.encoder import Encoder, EncoderFit, Missing, Tidying
 from tailproof.io.episodes import report_doubts, steps_of, with_derived
 from tailproof.io.mapped import HowToMap, data_set_to_map, map_data_set
-from tailproof.io.parquet import chosen_columns, described_space, typed_labels
+from tailproof.io.parquet import chosen_columns, typed_labels
 from tailproof.io.steps import (
     Notes,
     assemble,
@@ -72,7 +73,7 @@ def read_table(
     with naming_the_type():
         kept = _require_readable(rows, columns, tidy, notes)
         used = rows if kept is None else rows.filter(pa.array(kept))
-        described = None if description is None else described_space(description)
+        described = None if description is None else from_parts(description["space"])
         reads = encoder or EncoderFit.of(used, columns, tidy).encoder(notes, described)
         steps = steps_of(used, columns, reads, description, tidy.cost, notes)
     if description is None:
@@ -84,10 +85,9 @@ def read_table(
     log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
     log = replace(log, encoder=reads)
     if description is not None:
-        written = description.get("encoder")
         log = replace(
             log,
-            encoder=None if written is None else Encoder.from_plain(written),
+            encoder=from_parts(description["encoder"]),
             episode_ids=typed_labels(log.episode_ids, description, "episode"),
             group_ids=typed_labels(log.group_ids, description, "group"),
         )

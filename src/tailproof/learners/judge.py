@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -117,12 +116,6 @@ class Judgement:
         """Return plain numbers and strings, ready for JSON."""
         bound = self.bound if np.isfinite(self.bound) else None
         return {**asdict(self), "bound": bound, "better": self.better}
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Judgement:
-        """Rebuild the judgement from the result of `to_dict`."""
-        known = {key: value for key, value in plain.items() if key != "better"}
-        return cls(**{**known, "bound": -np.inf if plain["bound"] is None else plain["bound"]})
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from tailproof.arrays import (
 )
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.features import Polynomial
+from tailproof.files import to_parts
 from tailproof.log.spaces import ActionSpace, Continuous, Discrete
 from tailproof.policies.answers import action_codes, has_columns, probabilities_by_name
 
@@ -603,28 +604,8 @@ class UniformBox:
 
 def made_for(policy: Any) -> dict[str, Any]:
     """Return for JSON what a policy knows of the log that it was made for: names, labels, encoder."""
-    labels, encoder = getattr(policy, "action_labels", None), policy.encoder
-    return {
-        "state_names": list(policy.state_names),
-        "action_labels": None if labels is None else list(labels),
-        "encoder": None if encoder is None else encoder.to_plain(),
-    }
-
-
-def made_for_from(plain: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the arguments that `made_for` described; those of older files are missing."""
-    plain = plain or {}
-    labels, written = plain.get("action_labels"), plain.get("encoder")
-    encoder = None
-    if written is not None:
-        from tailproof.io.encoder import Encoder  # imports pyarrow
-
-        encoder = Encoder.from_plain(written)
-    return {
-        "state_names": tuple(map(str, plain.get("state_names", ()))),
-        "action_labels": None if labels is None else tuple(map(str, labels)),
-        "encoder": encoder,
-    }
+    known = ("state_names", "action_labels", "encoder")
+    return {name: to_parts(getattr(policy, name, None)) for name in known}
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ from tailproof.errors import (
     TailproofWarning,
     TaughtWarning,
 )
+from tailproof.files import from_parts, to_parts
 from tailproof.learners.judge import Judge, Judgement, SeenPairs
 from tailproof.noise import StudentT
 from tailproof.policies.forms import Always
@@ -320,7 +321,7 @@ def test_judgements_survive_json():
         value=1.0, low=None, high=None, logged_value=0.5, gain=0.5, bound=-np.inf, level=0.9,
         episodes=7, why_not="few",
     )  # fmt: skip
-    assert Judgement.from_dict(one.to_dict()) == one
+    assert from_parts(to_parts(one)) == one
     assert not one.better
 
 
