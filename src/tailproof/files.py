@@ -331,9 +331,14 @@ def from_parts(
 
 
 _TYPES: dict[str, Any] = {
-    "None": type(None), "bool": bool, "int": int, "float": int | float, "str": str,
+    "None": type(None),
+    "bool": bool,
+    "int": int,
+    "float": (int, float),
+    "str": str,
     **dict.fromkeys(("FloatArray", "IntArray", "BoolArray", "AnyArray"), np.ndarray),
-    "tuple": tuple, "Mapping": Mapping,
+    "tuple": tuple,
+    "Mapping": Mapping,
 }
 
 
@@ -341,11 +346,10 @@ def _require_types(kind: Any, given: Mapping[str, Any]) -> None:
     """Raise if a field of a dataclass is not of its declared type, where that is plain or ours."""
     for each in fields(kind) if is_dataclass(kind) else ():
         named = [name.partition("[")[0].strip() for name in str(each.type).split("|")]
-        known = [_TYPES.get(name) for name in named if name not in _MODULES]
-        if each.name not in given or None in known:
+        if each.name not in given or not {*named} <= {*_TYPES, *_MODULES}:
             continue
-        value = given[each.name]
-        if type(value).__name__ not in named and not any(isinstance(value, one) for one in known):
+        value, known = given[each.name], tuple(_TYPES[name] for name in named if name in _TYPES)
+        if type(value).__name__ not in named and not isinstance(value, known):
             raise TypeError(f"{each.name} must be {each.type}. Got {value!r:.40} instead")
 
 
