@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.deep.settings import Evaluation, require_module
-from tailproof.errors import TailproofError
+from tailproof.deep.settings import Evaluation
+from tailproof.errors import TailproofError, require_module
 from tailproof.log.log import Log
 from tailproof.worlds.environments import (
     Environment,
@@ -127,7 +127,7 @@ class Preset:
 
 def _make_kitchen(environment: str, name: str, like: Log | None) -> Environment:
     """Return the kitchen environment with flattened observations, as in Minari's logs or D4RL's."""
-    robotics = require_module("gymnasium_robotics", _KITCHEN_INSTALL, "Kitchen tasks")
+    robotics = require_module("gymnasium_robotics", _KITCHEN_INSTALL, "A kitchen task")
     import gymnasium
 
     gymnasium.register_envs(robotics)

@@ -4,11 +4,12 @@ Every message says what is wrong, which value was received and what to do. All e
 `TailproofError`, which is a `ValueError`.
 """
 
+import importlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from typing import Any, Literal
 
 _PASSWORD = re.compile(r"(\w:/{1,2}[^/?#@\s:]*:)\S+@")  # one slash where a path was made of a URI
 _SECRET = re.compile(
@@ -40,6 +41,18 @@ class TailproofError(ValueError):
 
 class LogError(TailproofError):
     """The logged data cannot be used as it is."""
+
+
+def require_module(
+    module: str, install: str, what: str, error: type[TailproofError] = TailproofError
+) -> Any:
+    """Import an optional module; if it is missing, raise an error with the install command."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as missing:
+        raise error(
+            f"{what} needs {missing.name or module}, which is not installed: pip install {install}."
+        ) from missing
 
 
 class ColumnError(LogError):

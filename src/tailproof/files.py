@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import io
 import json
 import math
@@ -24,7 +23,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from tailproof.arrays import AnyArray
-from tailproof.errors import MethodError, StorageError, TailproofError
+from tailproof.errors import MethodError, StorageError, TailproofError, require_module
 
 
 @contextmanager
@@ -241,6 +240,7 @@ _SAVED = {
     "robust.aggregates": "Mean MeanMinusStd Median Quantile TrimmedMean",
 }
 _MODULES = {name: module for module, names in _SAVED.items() for name in names.split()}
+_DEEP = "'tailproof[deep]'", "This file"
 #: Marks a field of a dataclass that files do not hold: ``field(default=None, metadata=NOT_SAVED)``.
 NOT_SAVED = {"saved": False}
 
@@ -312,11 +312,11 @@ def from_parts(
                 )
             return features
         found = (arrays or {})[inner]
-        return found if what == "array" else _imported("torch").from_numpy(found)
+        return found if what == "array" else require_module("torch", *_DEEP).from_numpy(found)
     name = parts["class"]
     if name not in _MODULES:
         raise SavedFileError(f"It names {name!r}, which this tailproof does not know.")
-    kind = getattr(_imported(f"tailproof.{_MODULES[name]}"), name)
+    kind = getattr(require_module(f"tailproof.{_MODULES[name]}", *_DEEP), name)
     if unknown := sorted({*parts} - {"class", *_saved_fields(kind)}):
         raise SavedFileError(
             f"It has {unknown[0]!r} in {name}, which this tailproof does not know."
@@ -351,15 +351,6 @@ def _require_types(kind: Any, given: Mapping[str, Any]) -> None:
         value, known = given[each.name], tuple(_TYPES[name] for name in named if name in _TYPES)
         if type(value).__name__ not in named and not isinstance(value, known):
             raise TypeError(f"{each.name} must be {each.type}. Got {value!r:.40} instead")
-
-
-def _imported(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise TailproofError(
-            f"This file needs {error.name}, which is not installed: pip install 'tailproof[deep]'."
-        ) from error
 
 
 def write_value(path: str | Path, kind: str, version: int, value: Any) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from tailproof.checkpoint import Progress
-from tailproof.errors import EngineError, StorageError
+from tailproof.errors import EngineError, StorageError, require_module
 
 T = TypeVar("T")
 Kind = Literal["threads", "processes"]
@@ -324,12 +324,7 @@ class Ray(Engine):
             self._connected = False
 
     def _connect(self) -> Any:
-        try:
-            import ray
-        except ImportError as error:
-            raise EngineError(
-                "engine='ray' needs Ray. Install it with: pip install 'tailproof[ray]'"
-            ) from error
+        ray = require_module("ray", "'tailproof[ray]'", "engine='ray'", EngineError)
         if not ray.is_initialized():
             try:
                 ray.init(

@@ -26,8 +26,14 @@ from tailproof.deep import (
 from tailproof.deep.data import Scaling, normal_draws, row_draws
 from tailproof.deep.fitting import value_limits
 from tailproof.deep.history import History
-from tailproof.deep.settings import require_module
-from tailproof.errors import FoldError, FoldWarning, LogError, MethodError, TailproofError
+from tailproof.errors import (
+    FoldError,
+    FoldWarning,
+    LogError,
+    MethodError,
+    TailproofError,
+    require_module,
+)
 
 #: What these tests train has no time to converge, and need not.
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")

@@ -24,7 +24,7 @@ from tailproof.cli.options import (
     option,
 )
 from tailproof.cli.session import Session, command
-from tailproof.errors import MethodError, TailproofError
+from tailproof.errors import MethodError, TailproofError, require_module
 from tailproof.log.spaces import Discrete
 from tailproof.report.blocks import Note
 from tailproof.report.text import method_text, number
@@ -293,9 +293,9 @@ def _require_ends(asked: LearnOptions, log: Log) -> None:
     if out is not None and not out.parent.is_dir():
         raise TailproofError(f"{out} could not be written: there is no folder {out.parent}.")
     if out is not None and (out.suffix == ".onnx" or "onnx" in forms):
-        from tailproof.export.onnx import require_onnx
+        from tailproof.export.onnx import INSTALL
 
-        require_onnx("onnx")
+        require_module("onnx", INSTALL, "ONNX")
     if asked.evaluate is not None:
         from tailproof.worlds.environments import require_matching
 

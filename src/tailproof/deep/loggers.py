@@ -10,7 +10,7 @@ from typing import Protocol, TextIO
 import numpy as np
 
 from tailproof.deep.history import History, Measurements
-from tailproof.deep.settings import require_module
+from tailproof.errors import require_module
 
 
 class Logger(Protocol):
@@ -72,7 +72,7 @@ class TensorBoardLogger:
 
     def start(self, phase: str, history: History) -> None:
         """Open the writer; TensorBoard drops rows that a resumed run writes again."""
-        require_module("tensorboard", "tensorboard", "TensorBoard logs")
+        require_module("tensorboard", "tensorboard", "A TensorBoard log")
         from torch.utils.tensorboard import SummaryWriter
 
         known = max((int(each.steps[-1]) + 1 for each in history.series.values()), default=None)
@@ -109,7 +109,7 @@ class MLflowLogger(_OpenRun):
 
     def write(self, step: int, measured: Measurements) -> None:
         """Log one metric per quantity and member."""
-        mlflow = require_module("mlflow", "mlflow", "MLflow logs")
+        mlflow = require_module("mlflow", "mlflow", "An MLflow log")
         mlflow.log_metrics(_scalars(measured, f"{self._phase}/"), step=step)
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from tailproof.arrays import require_count, require_fraction
-from tailproof.errors import MethodError, TailproofError
+from tailproof.errors import MethodError, require_module
 from tailproof.files import NOT_SAVED
 from tailproof.learners.cloning import require_imitation
 from tailproof.parameters import Configurable
@@ -280,21 +278,11 @@ class Imitation:
 
 def require_torch(device: str = "cpu") -> None:
     """Raise an error with the install command if torch is missing, or if it has no such device."""
-    torch = require_module("torch", "'tailproof[deep]'", "Deep learners")
+    torch = require_module("torch", "'tailproof[deep]'", "Deep learning")
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise MethodError(
             f"device must be one that torch has here, such as cpu or cuda:1. Got {device!r}: {reason}."
-        ) from error
-
-
-def require_module(module: str, install: str, what: str) -> ModuleType:
-    """Import an optional module; if it is missing, raise an error with the install command."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise TailproofError(
-            f"{what} need {module}, which is not installed: pip install {install}."
         ) from error

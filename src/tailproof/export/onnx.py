@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ from tailproof.critics.trees import (
     TreeValues,
 )
 from tailproof.doors.learned import KIND, Learned
-from tailproof.errors import PolicyError, TailproofError
+from tailproof.errors import PolicyError, require_module
 from tailproof.export.columns import Input, columns_of, inputs_of, read_columns
 from tailproof.features import Additive, Basis, PerAction, Polynomial, Standardise
 from tailproof.features.maps import REACH
@@ -183,6 +182,7 @@ def _depth(trees: TreeArrays) -> int:
 _OPSET, _ML_OPSET, _IR_VERSION = 18, 3, 9  # supported by runtimes of the last years
 #: Properties of a graph with its description, and with the SHA-256 of its bytes.
 METADATA_KEY, CHECKSUM_KEY = "tailproof", "tailproof-sha256"
+INSTALL = "'tailproof[onnx]'"
 UNSEALED = b"0" * 64  # placeholder for the checksum while it is computed
 Output = tuple[str, str, list[Any]]  # name in the graph, number type, shape
 
@@ -280,7 +280,7 @@ class Graph:
     """Collects the nodes and constants of a graph."""
 
     def __init__(self) -> None:
-        self.onnx = require_onnx("onnx")
+        self.onnx = require_module("onnx", INSTALL, "ONNX")
         self.nodes: list[Any] = []
         self.made = 0
         self.constants: list[Any] = []
@@ -413,16 +413,6 @@ class Graph:
             answered[name] = (self.node("Where", rows, found, nothing), own, shape)
         self.nodes = [*encoding, *later, *self.nodes]
         return answered, list(inputs.values())
-
-
-def require_onnx(module: str) -> Any:
-    """Return a module of the extra `onnx`; if missing, raise an error with the install command."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise TailproofError(
-            f"ONNX needs {module}, which is not installed. Run: pip install 'tailproof[onnx]'"
-        ) from error
 
 
 _TYPES = {
@@ -572,7 +562,7 @@ def load_onnx(path: str | Path) -> OnnxPolicy | OnnxStochasticPolicy:
 
 
 def _session(path: str, content: bytes) -> Any:
-    runtime = require_onnx("onnxruntime")
+    runtime = require_module("onnxruntime", INSTALL, "ONNX")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = 1  # more threads do not speed up small graphs
     options.log_severity_level = 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -434,27 +435,9 @@ def _is_pattern(entry: str, names: Sequence[str]) -> bool:
 
 
 def _matching(pattern: str, names: Sequence[str]) -> list[str]:
-    parts = pattern.split("*")
-    return [name for name in names if _matches(parts, name)]
-
-
-def _matches(parts: Sequence[str], name: str) -> bool:
-    """Return whether a name is these parts in their order, with anything between them.
-
-    Each part is taken where it first occurs, which needs no way back: time is linear in the name.
-    """
-    if len(parts) == 1:
-        return name == parts[0]
-    first, *middle, last = parts
-    if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
-        return False
-    place, end = len(first), len(name) - len(last)
-    for part in middle:
-        found = name.find(part, place, end)
-        if found < 0:
-            return False
-        place = found + len(part)
-    return True
+    """Return the names that a pattern matches, in which only the star is special."""
+    form = re.compile(fnmatch.translate(re.sub(r"[?[]", r"[\g<0>]", pattern)))  # linear in the name
+    return [name for name in names if form.match(name)]
 
 
 def _by_pattern(choice: Choice, names: Sequence[str]) -> set[str]:

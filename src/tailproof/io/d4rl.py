@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, as_array, require_finite
-from tailproof.errors import LogError
+from tailproof.errors import LogError, require_module
 from tailproof.io.d3rlpy import Recorded, flat, log_of_recorded, one_flag
 from tailproof.io.steps import Notes, Steps, assemble
 from tailproof.io.tables import blaming, require_own_data
@@ -102,14 +102,8 @@ def is_hdf5(path: Path) -> bool:
 
 def read_hdf5(path: str | Path, notes: Notes, *, max_steps: int | None = None) -> Log:
     """Read an HDF5 file of D4RL or d3rlpy."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise LogError(
-            "Reading HDF5 files needs h5py, which is not installed. Install it with "
-            "pip install 'tailproof[minari]'."
-        ) from error
     label = f"The file {path}"
+    h5py = require_module("h5py", "'tailproof[minari]'", label, LogError)
     advice = "The file is damaged or not HDF5; download or write it again."
     with blaming(label, advice), h5py.File(path, "r") as file:
         require_own_data(file, label)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray
-from tailproof.errors import LogError
+from tailproof.errors import LogError, require_module
 from tailproof.io.steps import Notes
 from tailproof.io.tables import blaming, require_own_data
 from tailproof.log.log import Log
@@ -48,14 +48,8 @@ def is_dataset(source: str | Path) -> bool:
 
 def read_path(source: str | Path, notes: Notes) -> Log:
     """Read a Minari data set from its folder or id."""
-    try:
-        import minari
-    except ImportError as error:
-        raise LogError(
-            "Reading Minari data sets needs minari, which is not installed. Install it with "
-            "pip install 'tailproof[minari]'."
-        ) from error
     label = f"The Minari data set {source}"
+    minari = require_module("minari", "'tailproof[minari]'", label, LogError)
     folder = _folder(Path(source))
     try:
         with blaming(label, "Its files are damaged or of another version; download them again."):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from tailproof.errors import LogError, TailproofError
+from tailproof.errors import LogError, TailproofError, require_module
 from tailproof.io.values import (
     array,
     dated,
@@ -233,13 +233,8 @@ def _sqlite(path: Path) -> Iterator[Any]:
 def _duckdb(asked: Database) -> Iterator[Any]:
     """Open a file without access to others: a view in it may read any file of this machine."""
     path = asked.path
-    try:
-        import duckdb
-    except ModuleNotFoundError as error:
-        raise LogError(f"Reading {path} needs DuckDB: pip install 'tailproof[duckdb]'.") from error
-    closed: dict[str, str | bool | int | float | list[str]] = {
-        "enable_external_access": asked.external
-    }
+    duckdb = require_module("duckdb", "'tailproof[duckdb]'", f"Reading {path}", LogError)
+    closed = {"enable_external_access": asked.external}
     with closing(duckdb.connect(str(path), read_only=True, config=closed)) as connection:
 
         def run(query: str) -> pa.Table:
@@ -276,13 +271,10 @@ def named_sheet(source: str) -> tuple[Path, str | None]:
 
 def _open_excel(path: Path, label: str, sheet: str | None = None) -> Source:
     """Open a sheet of a workbook, by default the first one that is shown."""
-    try:
-        from openpyxl import load_workbook
-    except ModuleNotFoundError as error:
-        raise LogError(f"{label} needs openpyxl: pip install 'tailproof[excel]'.") from error
+    openpyxl = require_module("openpyxl", "'tailproof[excel]'", label, LogError)
     with blaming(label, "An Excel log is one sheet with column names in its first row."):
         _require_small_workbook(path, label)
-        book = load_workbook(path, read_only=True, data_only=True)
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         titles = [each.title for each in book.worksheets]
         if sheet is not None and sheet not in titles:
             raise LogError(f"{label} has no sheet {sheet!r}. It has {', '.join(titles)}.")
@@ -630,7 +622,9 @@ def _open_json(path: Path, label: str) -> Source:
     with blaming(label, advice):
         _refuse_deep(path, label)
         with LimitedStream(pa.input_stream(str(path)), label) as file:
-            table = _with_dates(json.read_json(file))
+            read = json.read_json(file)
+            # dates are what is written like them, as in CSV
+            table = pa.table([dated(column) for column in read.columns], names=read.column_names)
 
     def exact(name: str) -> pa.ChunkedArray | None:
         """Return how the numbers of a column are written, if they are not whole ones of 64 bits."""
@@ -646,48 +640,22 @@ def _open_json(path: Path, label: str) -> Source:
 
 _LOOKED_AT = 1000  # lines that show codes with leading zeros
 _DEEPEST = 100  # levels of JSON: Arrow's parser recurses, and overflows the stack after thousands
-_OPENED, _CLOSED, _NEWLINE = b"[{", b"]}", ord("\n")
 
 
 def _refuse_deep(path: Path, label: str) -> None:
-    """Raise if the values in a line are nested too deeply.
-
-    Brackets are first counted without regard to text, which is fast and can only suspect too much.
-    """
-    step = np.zeros(256, dtype=np.int64)
-    step[list(_OPENED)], step[list(_CLOSED)] = 1, -1
-    level = 0  # at the end of the piece before, since its last line break
+    """Raise if the values in a line are nested too deeply; few lines have brackets enough for that."""
+    text = re.compile(rb'"(?:[^"\\]|\\.)*"')
     with LimitedStream(pa.input_stream(str(path)), label) as file:
-        while piece := file.read(1 << 20):
-            data = np.frombuffer(piece, dtype=np.uint8)
-            levels = level + np.cumsum(step[data])
-            start = np.maximum.accumulate(np.where(data == _NEWLINE, np.arange(len(data)), -1))
-            levels -= np.where(start >= 0, levels[start], 0)
-            level = int(levels[-1])
-            if int(levels.max()) > _DEEPEST and _has_deep_line(path, label):
+        for line in io.BufferedReader(file, 1 << 20):
+            if line.count(b"[") + line.count(b"{") <= _DEEPEST:
+                continue
+            brackets = np.frombuffer(re.sub(rb"[^][{}]", b"", text.sub(b"", line)), dtype=np.uint8)
+            steps = np.where(np.isin(brackets, list(b"[{")), 1, -1)
+            if np.cumsum(steps).max(initial=0) > _DEEPEST:
                 raise LogError(
                     f"{label} is not read: its values are nested more than {_DEEPEST} levels deep. "
                     f"Write one flat object in every line."
                 )
-
-
-def _has_deep_line(path: Path, label: str) -> bool:
-    """Return whether brackets outside of text are nested too deeply in any line."""
-    text = re.compile(rb'"(?:[^"\\]|\\.)*"')
-    with LimitedStream(pa.input_stream(str(path)), label) as file:
-        for line in io.BufferedReader(file):
-            level = 0
-            for byte in text.sub(b"", line):
-                level += (byte in _OPENED) - (byte in _CLOSED)
-                if level > _DEEPEST:
-                    return True
-    return False
-
-
-def _with_dates(table: pa.Table) -> pa.Table:
-    """Return the table with text columns of ISO dates converted to dates, as for CSV."""
-    columns = [dated(column) for column in table.columns]
-    return pa.table(columns, names=table.column_names)
 
 
 _CSV_ADVICE = (

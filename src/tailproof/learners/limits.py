@@ -8,9 +8,9 @@ the rows that teach. The price stays with the policy, so that each row is decide
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -320,63 +320,53 @@ def state_critics(members: Critics) -> StateCritics:
     )
 
 
-def graft(first: StateTree, second: StateTree) -> StateTree:
-    """Return one tree with the sum of the scores of two."""
-    column: list[int] = []
-    threshold: list[float] = []
-    children: list[list[int]] = []
-    values: list[FloatArray] = []
+#: A node of a small tree: the scores of a leaf, (A,), or a column, a threshold and two nodes.
+Node = FloatArray | tuple[int, float, "Node", "Node"]
 
-    def copy(tree: StateTree, node: int, below: StateTree | None, shift: FloatArray) -> int:
-        arrays = tree.tree
-        leaf = arrays.column[node] < 0
-        if leaf and below is not None:
-            return copy(below, int(below.tree.roots[0]), None, tree.values[node])
-        place = len(column)
-        column.append(int(arrays.column[node]))
-        threshold.append(float(arrays.threshold[node]))
-        values.append(np.maximum(tree.values[node] + shift, BARRED))
-        children.append([-1, -1])
-        if not leaf:
-            sides = (int(arrays.left[node]), int(arrays.right[node]))
-            children[place] = [copy(tree, each, below, shift) for each in sides]
+
+def _tree(root: Node, n_actions: int) -> StateTree:
+    """Return the tree of nested nodes."""
+    rows: list[tuple[Any, ...]] = []
+
+    def add(node: Node) -> int:
+        place = len(rows)
+        rows.append((-1, 0.0, -1, -1, node))
+        if isinstance(node, tuple):
+            column, threshold, left, right = node
+            rows[place] = (column, threshold, add(left), add(right), np.zeros(n_actions))
         return place
 
-    copy(first, int(first.tree.roots[0]), second, np.zeros(first.values.shape[1]))
-    both = np.array(children, dtype=np.int32)
-    arrays = TreeArrays(
-        roots=np.array([0]),
-        column=np.array(column, dtype=np.int32),
-        threshold=np.array(threshold),
-        left=both[:, 0],
-        right=both[:, 1],
-    )
-    return StateTree(arrays, np.array(values))
+    roots = np.array([add(root)])
+    column, threshold, left, right, values = (np.array(each) for each in zip(*rows, strict=True))
+    at, low, high = (each.astype(np.int32) for each in (column, left, right))
+    return StateTree(TreeArrays(roots, at, threshold, low, high), values)
+
+
+def _nodes(tree: StateTree, leaf: Callable[[FloatArray], Node], k: int | None = None) -> Node:
+    """Return the nested nodes of a tree, with other leaves."""
+    arrays = tree.tree
+    k = int(arrays.roots[0]) if k is None else k
+    if arrays.column[k] < 0:
+        return leaf(tree.values[k])
+    left, right = (_nodes(tree, leaf, int(side[k])) for side in (arrays.left, arrays.right))
+    return int(arrays.column[k]), float(arrays.threshold[k]), left, right
+
+
+def graft(first: StateTree, second: StateTree) -> StateTree:
+    """Return one tree with the sum of the scores of two."""
+    both = _nodes(first, lambda a: _nodes(second, lambda b: np.maximum(a + b, BARRED)))
+    return _tree(both, first.values.shape[1])
 
 
 def _mask(
     column: int, low: float, high: float, outside: bool, code: int, n_actions: int
 ) -> StateTree:
     """Return a tree that bars an action where low < x ≤ high, or elsewhere."""
-    barred, free = np.zeros(n_actions), np.zeros(n_actions)
-    barred[code] = BARRED
+    free = np.zeros(n_actions)
+    barred = np.where(np.arange(n_actions) == code, BARRED, 0.0)
     inner, outer = (free, barred) if outside else (barred, free)
-    nodes: list[tuple[int, float, int, int, FloatArray]] = []
-    for cut, left in ((low, outer), (high, inner)):
-        if np.isfinite(cut):
-            place = len(nodes)
-            nodes.append((column, cut, place + 1, place + 2, free))
-            nodes.append((-1, 0.0, -1, -1, left))
-    nodes.append((-1, 0.0, -1, -1, inner if high == np.inf else outer))
-    at, cut_at, left_at, right_at, values = (list(each) for each in zip(*nodes, strict=True))
-    tree = TreeArrays(
-        roots=np.array([0]),
-        column=np.array(at, dtype=np.int32),
-        threshold=np.array(cut_at),
-        left=np.array(left_at, dtype=np.int32),
-        right=np.array(right_at, dtype=np.int32),
-    )
-    return StateTree(tree, np.array(values))
+    node: Node = (column, high, inner, outer) if np.isfinite(high) else inner
+    return _tree((column, low, outer, node) if np.isfinite(low) else node, n_actions)
 
 
 def _masked(member: object, mask: StateTree) -> object:
@@ -396,10 +386,7 @@ def _priced(member: object, prices: FloatArray, cost_column: int) -> object:
         cost_column == member.cost_column or not member.prices.any()
     ):
         return Limited(member.scores, member.barred, member.prices + prices, cost_column)
-    none = np.array([-1])
-    everywhere = TreeArrays(np.array([0]), none, np.zeros(1), none, none)
-    nothing = StateTree(everywhere, np.zeros((1, len(prices))))
-    return Limited(member, nothing, prices, cost_column)
+    return Limited(member, _tree(np.zeros(len(prices)), len(prices)), prices, cost_column)
 
 
 def _cost_column(limit: AtMost, encoder: Encoder) -> int:

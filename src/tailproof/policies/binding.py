@@ -14,7 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, as_array, count_of
-from tailproof.errors import LogError, PolicyError, TailproofWarning, did_you_mean, listed
+from tailproof.errors import (
+    LogError,
+    PolicyError,
+    TailproofWarning,
+    did_you_mean,
+    listed,
+    require_module,
+)
 from tailproof.log.log import Log, Origin, unnamed
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.log.validation import require_laws
@@ -50,6 +57,7 @@ if TYPE_CHECKING:
 # Error messages of numpy and scikit-learn when code for a frame receives an array.
 _NAMELESS = ("valid indices", "integer (or boolean) type", "only supported for dataframes")
 _UNNAMED = "does not have valid feature names"
+_PANDAS = "pandas", "A rule over named columns", PolicyError
 
 
 class Predictor(Protocol):
@@ -574,7 +582,7 @@ def _on_rows(rule: Rule, log: Log) -> RowPolicy:
     table = log.table_rows.table
     assert table is not None
     rule.require(table.names)
-    pandas_module()
+    require_module("pandas", *_PANDAS)
     texts = () if log.encoder is None else log.encoder.texts
     read = table.read(table.names, [name for name in texts if name in table.names])
     frame = read.to_pandas(date_as_object=False)  # to compare dates with text
@@ -604,18 +612,6 @@ class OnStates:
         """Return the rule's actions, or probabilities in the log's order of actions."""
         given: Any = states
         if self.frame:
-            given = pandas_module().DataFrame(states, columns=list(self.names))
+            given = require_module("pandas", *_PANDAS).DataFrame(states, columns=list(self.names))
         with policy_errors(self.rule.policy, None if self.frame else states, columns=self.names):
             return self.rule.answers(given, self.space)
-
-
-def pandas_module() -> Any:
-    """Return pandas; raise an error if it is not installed."""
-    try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise PolicyError(
-            "A rule over named columns gets a pandas frame, and pandas is not installed: "
-            "pip install pandas. Or write the rule for an array of the states."
-        ) from error
-    return pandas
