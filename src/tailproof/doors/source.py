@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,44 +12,14 @@ import numpy.typing as npt
 from tailproof.arrays import FloatArray, require_finite
 from tailproof.errors import LogError, did_you_mean, listed
 from tailproof.log.log import Log
+from tailproof.log.sources import Readable
 from tailproof.log.validation import column
 from tailproof.policies.binding import require_index
 from tailproof.profile.profile import LogProfile
 
 
-class ArrowFrame(Protocol):
-    """A frame of pandas, polars, Arrow or another library with Arrow's PyCapsule interface."""
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Return the table as a stream."""
-
-
-class MinariData(Protocol):
-    """A Minari data set."""
-
-    def iterate_episodes(self, episode_indices: Any = None) -> Any:
-        """Yield the episodes."""
-
-
-class ReplayData(Protocol):
-    """A data set or buffer of d3rlpy."""
-
-    @property
-    def episodes(self) -> Any:
-        """The episodes."""
-
-
 #: A log, or a source that `read_log` reads.
-LogSource = (
-    Log
-    | LogProfile
-    | str
-    | PathLike[str]
-    | Mapping[str, Any]
-    | ArrowFrame
-    | MinariData
-    | ReplayData
-)
+LogSource = Log | LogProfile | Readable
 
 
 def as_profile(

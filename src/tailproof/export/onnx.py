@@ -41,7 +41,7 @@ from tailproof.files import (
     sealed_page,
     write_whole,
 )
-from tailproof.policies.forms import LinearPolicy, made_for
+from tailproof.policies.forms import DeterministicPolicy, LinearPolicy, made_for
 from tailproof.robust.aggregates import Aggregate, Mean, MeanMinusStd, order_weights
 
 if TYPE_CHECKING:
@@ -640,7 +640,7 @@ def _as_input(states: FloatArray, given: Any, path: str) -> AnyArray:
     return cast
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Path) -> DeterministicPolicy:
     """Return the policy in a file.
 
     Parameters

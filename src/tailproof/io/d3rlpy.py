@@ -12,6 +12,7 @@ from tailproof.errors import LogError
 from tailproof.io.steps import Notes, Steps, assemble
 from tailproof.io.values import Labelled
 from tailproof.log.log import Log
+from tailproof.log.sources import ReplayData
 from tailproof.log.spaces import Discrete
 
 
@@ -24,7 +25,7 @@ class Recorded(NamedTuple):
     terminated: bool
 
 
-def from_d3rlpy(dataset: Any) -> Log:
+def from_d3rlpy(dataset: ReplayData) -> Log:
     """Return the log of a d3rlpy `MDPDataset` or `ReplayBuffer`.
 
     d3rlpy records no state after the last step of an episode that a timeout ended, so this step is
@@ -38,7 +39,7 @@ def from_d3rlpy(dataset: Any) -> Log:
     return read_episodes(dataset, Notes())
 
 
-def read_episodes(dataset: Any, notes: Notes) -> Log:
+def read_episodes(dataset: ReplayData, notes: Notes) -> Log:
     """Read a d3rlpy data set, and note in `notes` what was left out."""
     try:
         episodes = [

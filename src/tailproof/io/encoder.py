@@ -47,6 +47,7 @@ from tailproof.io.values import (
     written_amounts,
 )
 from tailproof.log.log import GAP, MISSING, OTHER
+from tailproof.log.sources import TableSource
 from tailproof.log.spaces import ActionSpace, Continuous, Discrete, menu
 
 #: A text column with more distinct values than this is an identifier, not a category.
@@ -438,7 +439,7 @@ class Encoder:
         """The names of the state variables."""
         return tuple(name for each in self.variables for name in each.names) or NO_STATE
 
-    def states(self, table: Any) -> FloatArray:
+    def states(self, table: TableSource) -> FloatArray:
         """Return the states of a table, (n, p).
 
         Parameters
@@ -464,7 +465,7 @@ class Encoder:
         after[unseen] = np.nan
         return after
 
-    def table(self, source: Any) -> pa.Table:
+    def table(self, source: TableSource) -> pa.Table:
         """Return the state columns of any table, read as the encoder needs them."""
         opened = open_table(source)
         self.require(opened.names, opened.label)

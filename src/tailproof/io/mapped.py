@@ -307,7 +307,7 @@ def _constants(texts: list[dict[str, str]]) -> list[dict[str, Any]]:
 _COMPRESSION = 20  # largest ratio of a log's size in memory to its file size
 
 
-def data_set_to_map(source: Any, lazy: bool | None, budget: int | None) -> DataSet | None:
+def data_set_to_map(source: object, lazy: bool | None, budget: int | None) -> DataSet | None:
     """Return the data set if it should be mapped, or None if the source should be loaded.
 
     If `lazy` is None, Parquet data are mapped if they need more than `budget` bytes of memory, by

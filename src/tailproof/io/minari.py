@@ -13,12 +13,13 @@ from tailproof.errors import LogError, require_module
 from tailproof.io.steps import Notes
 from tailproof.io.tables import blaming, require_own_data
 from tailproof.log.log import Log
+from tailproof.log.sources import MinariData
 from tailproof.log.spaces import Continuous, as_space
 
 IDENTIFIER = re.compile(r"([-\w]+/)*[-\w]+-v\d+")
 
 
-def read_minari(source: Any) -> Log:
+def read_minari(source: str | Path | MinariData) -> Log:
     """Read a Minari data set, given by its id, its folder or as a `MinariDataset`.
 
     Observations are flattened as in Gymnasium: dictionary entries in the order of the space,
@@ -68,7 +69,7 @@ def read_path(source: str | Path, notes: Notes) -> Log:
         raise
 
 
-def read_dataset(dataset: Any, notes: Notes) -> Log:
+def read_dataset(dataset: MinariData, notes: Notes) -> Log:
     """Read a `MinariDataset`."""
     observation_space, action_space = dataset.observation_space, dataset.action_space
     episodes = []

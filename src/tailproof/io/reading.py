@@ -26,7 +26,7 @@ from tailproof.io.columns import (
 )
 from tailproof.io.encoder import Encoder, EncoderFit, Missing, Tidying
 from tailproof.io.episodes import report_doubts, steps_of, with_derived
-from tailproof.io.mapped import HowToMap, data_set_to_map, map_data_set
+from tailproof.io.mapped import DataSet, HowToMap, data_set_to_map, map_data_set
 from tailproof.io.parquet import chosen_columns, typed_labels
 from tailproof.io.steps import (
     Notes,
@@ -45,6 +45,7 @@ from tailproof.io.values import (
 )
 from tailproof.log.log import Log, OriginalTable
 from tailproof.log.misfit import drifting_propensities
+from tailproof.log.sources import Readable
 from tailproof.log.spaces import Discrete
 from tailproof.parallel import Engine
 
@@ -53,7 +54,7 @@ _LONGER = 1.1  # how much longer dropped episodes must be to be warned of
 
 
 def read_table(
-    source: Any,
+    source: object,
     parts: dict[str, Choice],
     notes: Notes,
     tidying: Tidying,
@@ -141,7 +142,7 @@ class _Loaded(NamedTuple):
 
 
 def _loaded(
-    source: Any,
+    source: object,
     parts: dict[str, Choice],
     beside: Sequence[str],
     tidying: Tidying,
@@ -364,7 +365,7 @@ class Reading:
 
 
 def read_log(
-    source: Any,
+    source: Readable | DataSet,
     *,
     state: str | Sequence[str] | None = None,
     action: str | Sequence[str] | None = None,
@@ -483,7 +484,7 @@ def read_log(
     return read_and_report(**locals())
 
 
-def read_and_report(source: Any, **arguments: Any) -> Log:
+def read_and_report(source: Readable | DataSet, **arguments: Any) -> Log:
     """Return the log that `read` reads; log how, and warn about its cautions."""
     reading = read(source, **arguments)
     logging.getLogger(__name__).info(reading.describe())
@@ -493,7 +494,7 @@ def read_and_report(source: Any, **arguments: Any) -> Log:
 
 
 def read(
-    source: Any,
+    source: Readable | DataSet,
     *,
     missing: Missing = "category",
     categorical: str | Sequence[str] = (),

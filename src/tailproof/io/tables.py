@@ -143,7 +143,7 @@ class Database(NamedTuple):
 _EXTERNAL = "external=yes&"
 
 
-def database(source: Any) -> Database | None:
+def database(source: object) -> Database | None:
     """Return the database of a URI or file; None if the source is not a database.
 
     >>> database("duckdb://shop.db?query=SELECT * FROM orders").query
@@ -412,7 +412,7 @@ class Source:
     )  # columns that may be read wrongly, and why
 
 
-def open_table(given: Any) -> Source:
+def open_table(given: object) -> Source:
     """Open a path, a query, an Arrow table, any frame that Arrow can read, or a mapping of arrays."""
     if asked := database(given):
         label = f"The database {asked.path}"
@@ -433,7 +433,9 @@ def open_table(given: Any) -> Source:
         )
     pandas = sys.modules.get("pandas")
     is_pandas = pandas is not None and isinstance(given, pandas.DataFrame)
-    return replace(_in_memory(label, table), index=given.index if is_pandas else None)
+    return replace(
+        _in_memory(label, table), index=getattr(given, "index", None) if is_pandas else None
+    )
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, RowIndex, require_finite
 from tailproof.errors import LogError
+from tailproof.log.sources import TableSource
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.log.validation import (
     check_actions,
@@ -507,7 +508,7 @@ class Log:
         return log_table(self).replace_schema_metadata(None).to_pandas()
 
     @classmethod
-    def from_frame(cls, frame: Any, **columns: Any) -> Log:
+    def from_frame(cls, frame: TableSource, **columns: Any) -> Log:
         """Build a log from any frame or table; name its columns as in `read_log`, or let it guess them.
 
         Examples
