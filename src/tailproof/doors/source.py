@@ -17,7 +17,6 @@ from tailproof.log.validation import column
 from tailproof.policies.binding import require_index
 from tailproof.profile.profile import LogProfile
 
-
 #: A log, or a source that `read_log` reads.
 LogSource = Log | LogProfile | Readable
 
