@@ -172,7 +172,7 @@ def test_a_file_of_another_version_or_with_a_damaged_description_is_refused(tmp_
     table = pq.read_table(path)
     text = table.schema.metadata[b"tailproof"].decode()
     for other, said in (
-        (text.replace('"version": 1', '"version": 2'), "another version of tailproof"),
+        (text.replace('"version": 2', '"version": 1'), "another version of tailproof"),
         (text.replace("never", "nevar"), "is damaged: its description"),
         ("[]", "is damaged"),
         ("?", "is damaged"),
