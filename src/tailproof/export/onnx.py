@@ -652,7 +652,8 @@ def load(path: str | Path) -> DeterministicPolicy:
     if not Path(path).is_file():
         raise SavedFileError(f"There is no file {str(path)!r}.")
     if is_file_of(path, KIND):
-        return Learned.load(path).policy
+        learned: DeterministicPolicy = Learned.load(path).policy
+        return learned
     if is_file_of(path, "neural policy"):
         from tailproof.deep.settings import require_torch
 

@@ -166,7 +166,9 @@ def database(source: object) -> Database | None:
                 )
             named = {key: value} if asked else {}
             return Database(kind, Path(path), **named, external=external)
-    kind = _kind_of_file(Path(source)) if isinstance(source, str | Path) else ""
+    if not isinstance(source, str | Path):
+        return None
+    kind = _kind_of_file(Path(source))
     return Database(kind, Path(source)) if kind else None
 
 
