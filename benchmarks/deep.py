@@ -27,7 +27,7 @@ from benchmarks.parts.options import parser as options_parser
 from benchmarks.parts.options import print_json
 from benchmarks.parts.workload import BATCH, ROWS, group, products
 from tailproof.deep import IQL, SAC, Run
-from tailproof.deep.learners import CriticLearner, ImitationLearner
+from tailproof.deep.learners import CriticLearner, ImitationLearner, learner_of
 from tailproof.deep.training import prepared
 from tailproof.robust.aggregates import Quantile
 
@@ -45,7 +45,7 @@ TARGETS = {
 def iql(members: int, hidden: tuple[int, ...], *, compiles: bool = False) -> CriticLearner:
     run = Run(compile=compiles)
     settings = IQL(hidden=hidden, batch=BATCH, target_rate=0.005, run=run)
-    return settings.learner(group(settings, members))
+    return learner_of(group(settings, members))
 
 
 def policy(hidden: tuple[int, ...]) -> ImitationLearner:
@@ -58,7 +58,7 @@ def policy(hidden: tuple[int, ...]) -> ImitationLearner:
 
 def sac(members: int, hidden: tuple[int, ...]) -> CriticLearner:
     settings = SAC(hidden=hidden, batch=BATCH, target_rate=0.005)
-    return settings.learner(group(settings, members, Quantile(0.0)))
+    return learner_of(group(settings, members, Quantile(0.0)))
 
 
 def clock() -> Callable[[], float]:

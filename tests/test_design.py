@@ -65,3 +65,11 @@ def test_modules_on_the_way_of_the_data_exist():
 
 def _is_module(path):
     return path.with_suffix(".py").is_file() or path.is_dir()
+
+
+def test_files_that_contributors_are_sent_to_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w./]+/(?:\w+\.\w+)?)`", text))
+    assert len(named) > 10
+    missing = {each for each in named if not any((at / each).exists() for at in (ROOT, PACKAGE))}
+    assert missing == set()

@@ -30,7 +30,7 @@ from tailproof import (
 from tailproof.errors import EngineError, MethodError, PartitionError
 from tailproof.means import AdaptiveHuber, Catoni, MedianOfMeans, SampleMean
 from tailproof.methods.catalogue import names
-from tailproof.parameters import seed_of
+from tailproof.parameters import COUNT, Within, seed_of
 
 SETTINGS = [
     *(method(name).base for name in names()),
@@ -114,3 +114,30 @@ def test_seeds_are_whole_numbers_or_drawn_from_a_generator():
     for wrong in (-1, 0.5, "zero", True):
         with pytest.raises(MethodError, match=r"seed must be a whole number of at least 0\. Got"):
             seed_of(wrong, None)
+
+
+@pytest.mark.parametrize(
+    ("interval", "inside", "outside"),
+    [
+        ("[0, 1]", (0, 0.5, 1), (-1e-9, 1.1, np.nan, "a", None, True)),
+        ("(0, 1]", (1e-9, 1), (0, 1.1)),
+        ("[0, inf)", (0, 1e300), (-1, np.inf, np.nan)),
+        ("(0, inf]", (1, np.inf), (0, np.nan)),
+    ],
+)
+def test_numbers_within_an_interval(interval, inside, outside):
+    assert all(each in Within(interval) for each in inside)
+    assert not any(each in Within(interval) for each in outside)
+
+
+def test_whole_numbers_are_not_nearly_whole():
+    assert 3 in COUNT
+    assert np.int64(3) in COUNT
+    assert not any(each in COUNT for each in (3.0, 0, True, "3"))
+
+
+def test_a_setting_that_breaks_its_constraint_is_named_by_its_argument():
+    for make, argument in ((lambda: Quantile(2), "q"), (lambda: Quantile(0.5, "x"), "rule")):
+        with pytest.raises(MethodError) as refused:
+            make()
+        assert refused.value.argument == argument

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from tailproof.arrays import AnyArray, FloatArray, require_fraction
+from tailproof.arrays import AnyArray, FloatArray
 from tailproof.errors import TailproofError
 from tailproof.log.log import Log
+from tailproof.parameters import POSITIVE, SHARE, Configurable, OneOf, Within
 
 Size = int | tuple[int, ...]
 #: c(s, a): states (n, p) and actions (n,) or (n, q) to factors (n,).
@@ -89,29 +90,23 @@ class Noise(ABC):
         """Draw an array of the given size."""
 
 
-class _Law(Noise):
-    """A frozen dataclass that checks its settings by their names."""
+class _Distribution(Noise, Configurable):
+    """A frozen dataclass with constraints; a tail index of 1 or less is a noise without a mean."""
 
+    constraints: ClassVar = {
+        **dict.fromkeys(("df", "kappa", "right", "scale", "index", "sigma", "shape"), POSITIVE),
+        "sign": OneOf(1, -1),  # a tail of gains, or of losses
+    }
+    refusal: ClassVar = TailproofError
     _index: ClassVar[str] = ""  # the setting that is the tail index; none for light tails
-    _above_one: ClassVar[str] = ""  # the setting that must exceed 1 for the mean to exist
-    _limits: ClassVar = {"fraction": (0.0, 1.0), "alpha": (0.0, 2.0), "beta": (-1.0, 1.0)}
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            centred, named = name == self._above_one, f"The {name} of {type(self).__name__}"
-            reason = ", because the noise is centred at its mean (StudentT needs none)" * centred
-            wanted, right = f"finite and above {centred:d}{reason}", centred < value < math.inf
-            if name == "sign":
-                wanted, right = "1 (a tail of gains) or -1 (a tail of losses)", value in (-1, 1)
-            if not (right or name in ("fraction", "beta")):  # NaN is not
-                raise TailproofError(f"{named} must be {wanted}. Got {value!r} instead.")
-            if name in self._limits:
-                low, high = self._limits[name]
-                require_fraction(named, value, TailproofError, low=low, high=high)
 
     @property
     def tail_index(self) -> float:
         return float(getattr(self, self._index)) if self._index else math.inf
+
+
+#: A tail index above 1: noise is centred at its mean, except that of `StudentT`, which needs none.
+_HAS_MEAN = Within("(1, inf)")
 
 
 @lru_cache(maxsize=256)
@@ -136,7 +131,7 @@ def winsorised_std(df: float, tail: float = 0.01) -> float:
 
 
 @dataclass(frozen=True)
-class StudentT(_Law):
+class StudentT(_Distribution):
     """The paper's noise (section 5), ν = κ·t_df/σ, σ the std of t_df winsorised at 1 % and 99 %.
 
     The paper prints σ² and 2 %, which is an error. With df ≤ 1 the noise has no mean: the value of
@@ -152,7 +147,7 @@ class StudentT(_Law):
 
     df: float
     kappa: float = 1.0
-    _index = "df"
+    _index: ClassVar = "df"
 
     def sample(self, size: Size, rng: np.random.Generator) -> FloatArray:
         """Draw an array of the given size."""
@@ -163,7 +158,7 @@ class StudentT(_Law):
 
 
 @dataclass(frozen=True)
-class SkewedT(_Law):
+class SkewedT(_Distribution):
     """Student t with its positive side stretched by `right`, then centred, ν = κ(t·s(t) − m)/σ.
 
     s(t) = right for t > 0 and 1 otherwise, m = (right − 1)·E max(t, 0), and σ is that of
@@ -178,7 +173,8 @@ class SkewedT(_Law):
     df: float
     right: float = 1.3
     kappa: float = 1.0
-    _index = _above_one = "df"
+    _index: ClassVar = "df"
+    constraints: ClassVar = {"df": _HAS_MEAN}
 
     def sample(self, size: Size, rng: np.random.Generator) -> FloatArray:
         """Draw an array of the given size."""
@@ -193,7 +189,7 @@ class SkewedT(_Law):
 
 
 @dataclass(frozen=True)
-class Gaussian(_Law):
+class Gaussian(_Distribution):
     """The light-tailed reference, ν ~ N(0, scale²).
 
     Examples
@@ -213,7 +209,7 @@ class Gaussian(_Law):
 
 
 @dataclass(frozen=True)
-class Pareto(_Law):
+class Pareto(_Distribution):
     """Centred classical Pareto, ν = sign·scale·(X − a/(a−1)), P(X > x) = x^−a for x ≥ 1.
 
     Examples
@@ -225,7 +221,8 @@ class Pareto(_Law):
     index: float
     sign: int = 1
     scale: float = 1.0
-    _index = _above_one = "index"
+    _index: ClassVar = "index"
+    constraints: ClassVar = {"index": _HAS_MEAN}
 
     def sample(self, size: Size, rng: np.random.Generator) -> FloatArray:
         """Draw an array of the given size."""
@@ -238,7 +235,7 @@ class Pareto(_Law):
 
 
 @dataclass(frozen=True)
-class LogNormal(_Law):
+class LogNormal(_Distribution):
     """Centred log-normal, ν = sign·scale·(exp(σZ) − exp(σ²/2)), Z ~ N(0, 1).
 
     All its moments exist, yet at σ = 2 samples of any usual size behave as if they did not.
@@ -263,7 +260,7 @@ class LogNormal(_Law):
 
 
 @dataclass(frozen=True)
-class Gamma(_Law):
+class Gamma(_Distribution):
     """Gamma of mean 0 and standard deviation `scale`, ν = sign·scale·(G − k)/√k, G ~ Gamma(k).
 
     Skewness 2/√k without a heavy tail.
@@ -288,7 +285,7 @@ class Gamma(_Law):
 
 
 @dataclass(frozen=True)
-class Contaminated(_Law):
+class Contaminated(_Distribution):
     """N(0, 1), of which a small `fraction` is N(0, scale²) instead.
 
     Examples
@@ -296,6 +293,8 @@ class Contaminated(_Law):
     >>> print(Contaminated())
     Gaussian + 0.1 % × 300
     """
+
+    constraints: ClassVar = {"fraction": SHARE}
 
     fraction: float = 0.001
     scale: float = 300.0
@@ -310,7 +309,7 @@ class Contaminated(_Law):
 
 
 @dataclass(frozen=True)
-class AlphaStable(_Law):
+class AlphaStable(_Distribution):
     """α-stable, E exp(iuν/scale) = exp(−|u|^α (1 − iβ·tan(πα/2)·sign(u))).
 
     Drawn by the method of Chambers, Mallows and Stuck (1976). The location is 0, which is the mean
@@ -322,6 +321,8 @@ class AlphaStable(_Law):
     >>> print(AlphaStable(1.5, beta=1))
     α-stable 1.5, β=1
     """
+
+    constraints: ClassVar = {"alpha": Within("(0, 2]"), "beta": Within("[-1, 1]")}
 
     alpha: float
     beta: float = 0.0

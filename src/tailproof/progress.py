@@ -1,11 +1,11 @@
-"""Stages of a computation and their times, for jobs and notebooks: the logger ``tailproof``."""
+"""Stages of a computation and their times, by the logger ``tailproof``; and progress bars."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -38,3 +38,39 @@ def staged(text: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return run
 
     return decorate
+
+
+@contextmanager
+def progress_bar(
+    text: str, total: int, *, shown: bool | None, done: int = 0, after: float = 0.0
+) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on standard error; yield the function that advances it by some steps.
+
+    Unless it is asked for, it appears only on a terminal, `after` so many seconds.
+    """
+    if shown is False:
+        yield lambda amount: None  # noqa: ARG005
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{speed:.0f} steps/s")
+
+    console, started = Console(stderr=True), time.monotonic()
+    count = "{task.completed}/{task.total}"
+    columns = ("{task.description}", BarColumn(), count, Rate(), TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=console.is_terminal and after > 0)
+    task = bar.add_task(text, total=total, completed=done)
+    with ExitStack() as opened:
+
+        def advance(amount: int) -> None:
+            late = console.is_terminal and time.monotonic() - started >= after
+            if (shown or late) and not bar.live.is_started:
+                opened.enter_context(bar)
+            bar.update(task, advance=amount)
+
+        yield advance

@@ -210,3 +210,15 @@ def test_it_has_no_backup_and_is_not_saved(log, tmp_path):
     members = FunctionCritics(learned.members.members, log.n_actions)
     again = GreedyPolicy(Ensemble(members, Median()), log.n_actions)  # as docs/wrap.md has it
     np.testing.assert_array_equal(again.values(log.states), learned.policy.values(log.states))
+
+
+def test_the_log_s_number_of_actions_may_be_written_into_the_function(log, cartpole):
+    """The logged value, which has one action, is not asked of it."""
+
+    def fit(fold, gamma, policy):
+        assert fold.n_actions == 2
+        return lambda states: np.full((len(states), 2), fold.rewards.mean() / (1 - gamma))
+
+    found = evaluate(log, cartpole.target(), method=method("roam-dm", base=fit), gamma=0.9)
+    assert found.value == pytest.approx(10, rel=0.1)
+    assert np.isfinite(found.logged_value)

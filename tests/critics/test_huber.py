@@ -105,13 +105,13 @@ def test_a_huber_loss_withstands_what_squares_do_not(cartpole):
 
 
 def test_settings_that_make_no_sense():
-    with pytest.raises(MethodError, match="huber must be above 0"):
+    with pytest.raises(MethodError, match="huber must be a finite number above 0"):
         FQI(huber=0.0)
     with pytest.raises(
         MethodError, match=r"reward must be None .as logged., 'huber', 'zero', 'one'"
     ):
         FQI(reward="hubert")
-    with pytest.raises(MethodError, match="threshold must be above 0"):
+    with pytest.raises(MethodError, match="threshold must be a finite number above 0"):
         HuberRewards(-1.0)
     with pytest.raises(MethodError, match="huber changes the loss of the ridge regression"):
         FQI(huber=1.0, model=HuberRegressor())

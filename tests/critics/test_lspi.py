@@ -58,7 +58,7 @@ def test_cloning_recovers_the_behaviour_of_cartpole(cartpole):
 
 @pytest.mark.parametrize("base", [LSPI, Cloning])
 def test_settings_that_make_no_sense(base):
-    with pytest.raises(MethodError, match="iterations must be at least 1"):
+    with pytest.raises(MethodError, match="iterations must be a whole number of at least 1"):
         base(iterations=0)
     with pytest.raises(MethodError, match="ridge must be a number of at least 0"):
         base(ridge=-1.0)

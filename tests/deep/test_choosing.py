@@ -79,8 +79,6 @@ def test_what_is_too_good_to_be_true_is_not_believed():
     assert Gain(three, 0.8, limit=10.0).credible
     assert not Gain(three, 0.8, limit=2.0).credible
     assert "exceeds the median one by 2 only" in str(Gain(three, 0.8, limit=2.0))
-    log = make_log(noise=lambda rng, n: np.where(np.arange(n) == 0, 1e9, 0.0))
-    assert choosing.best_minus_median_return(choosing.winsorised(log, heavy=True), 0.5) < 5
 
 
 def test_the_better_author_is_found_without_naming_a_method(monkeypatch):

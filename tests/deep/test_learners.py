@@ -10,7 +10,7 @@ from tailproof import Mean, MeanMinusStd, Median, Quantile, Replicate, Split
 from tailproof.deep import IQL, SAC, SQL, TD3BC, NeuralFQE, Run, losses
 from tailproof.deep.data import Scaling
 from tailproof.deep.fitting import MemberGroup
-from tailproof.deep.learners import ImitationLearner, squash
+from tailproof.deep.learners import ImitationLearner, learner_of, squash
 from tailproof.deep.losses import reduce
 from tailproof.deep.stack import Stack
 from tailproof.errors import MethodError
@@ -93,7 +93,7 @@ def test_implicit(log, discrete_log, base, huber, discrete, backup, shared):
     members, twins = 3, 2
     rule = base(huber=huber, target_rate=0.1, **({"alpha": 0.5} if base is SQL else {}), **SMALL)
     partition = Replicate(members) if shared else Split(members)
-    learner = rule.learner(group_of(chosen, rule, partition, backup))
+    learner = learner_of(group_of(chosen, rule, partition, backup))
     for step in range(3):  # so that the target networks lag behind
         learner.update(step)
     batch = learner.table.gather(learner.draws(3))
@@ -181,7 +181,7 @@ def test_imitation_by_likelihood_learns_the_spread_of_the_actions(log):
 def test_soft_actor_critic(log, backup, shared, members):
     settings = SAC(target_rate=0.1, **SMALL)
     partition = Replicate(members) if shared else Split(members)
-    learner = settings.learner(group_of(log, settings, partition, backup))
+    learner = learner_of(group_of(log, settings, partition, backup))
     for step in range(3):
         learner.update(step)
     batch, noise = learner.table.gather(learner.draws(3)), learner.normals(3)
@@ -208,7 +208,7 @@ def test_soft_actor_critic(log, backup, shared, members):
 @pytest.mark.parametrize("target", [-50.0, 50.0])
 def test_the_temperature_rises_while_the_entropy_is_too_low(log, target):
     settings = SAC(target_entropy=target, **SMALL)
-    learner = settings.learner(group_of(log, settings, Replicate(2), Quantile(0.0)))
+    learner = learner_of(group_of(log, settings, Replicate(2), Quantile(0.0)))
     for step in range(3):
         learner.update(step)
     risen = float(learner.actor.log_temperature.detach().exp()) > settings.temperature
@@ -217,7 +217,7 @@ def test_the_temperature_rises_while_the_entropy_is_too_low(log, target):
 
 def test_cloned_actor_critic(log):
     settings = TD3BC(target_rate=0.1, **SMALL)
-    learner = settings.learner(group_of(log, settings, Replicate(1)))
+    learner = learner_of(group_of(log, settings, Replicate(1)))
     for step in range(3):
         learner.update(step)
     batch, noise = learner.table.gather(learner.draws(3)), learner.normals(3)
@@ -248,7 +248,7 @@ def test_neural_fqe(log, discrete_log, discrete, backup):
     else:
         extra = {"next_actions": rng.uniform(-1, 1, (chosen.n_transitions, 4))}
     settings = NeuralFQE(target_rate=0.1, **SMALL)
-    learner = settings.learner(group_of(chosen, settings, Split(members), backup, extra))
+    learner = learner_of(group_of(chosen, settings, Split(members), backup, extra))
     for step in range(3):
         learner.update(step)
     batch = learner.table.gather(learner.draws(3))
@@ -273,7 +273,7 @@ def test_neural_fqe(log, discrete_log, discrete, backup):
 
 def test_a_layer_norm_makes_v_ignore_the_scale_of_its_first_layer(log):
     settings = IQL(layer_norm=True, **SMALL)
-    learner = settings.learner(group_of(log, settings, Split(2)))
+    learner = learner_of(group_of(log, settings, Split(2)))
     states = torch.randn(1, 5, 3)
     before = learner.state_values(states)
     with torch.no_grad():
@@ -294,7 +294,7 @@ def test_traced_losses_are_the_same(log, base, partition, backup, monkeypatch):
     learners = []
     for compiles in (False, True):
         settings = base(run=Run(compile=compiles), **SMALL)
-        learner = settings.learner(group_of(log, settings, partition, backup))
+        learner = learner_of(group_of(log, settings, partition, backup))
         for step in range(3):
             learner.update(step)
         learners.append(learner)
@@ -310,6 +310,6 @@ def test_a_missing_compiler_is_named(log, monkeypatch):
 
     monkeypatch.setattr(torch, "compile", fails)
     settings = IQL(run=Run(compile=True), **SMALL)
-    learner = settings.learner(group_of(log, settings, Split(2)))
+    learner = learner_of(group_of(log, settings, Split(2)))
     with pytest.raises(MethodError, match=r"compile=True needs a compiler .*No working C\+\+"):
         learner.update(0)

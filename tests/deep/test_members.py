@@ -22,6 +22,7 @@ from tailproof import (
 )
 from tailproof.deep import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE, Run
 from tailproof.deep.fitting import fit_critics, member_seeds
+from tailproof.deep.imitation import extract
 from tailproof.deep.rows import deep_rows
 from tailproof.errors import EngineWarning, MethodError
 from tailproof.methods.catalogue import deep
@@ -77,7 +78,8 @@ def test_policies_extracted_side_by_side_are_those_extracted_alone(task):
     base = IQL(policy_steps=40, **SMALL)
     fitted = base.fit(task, Split(5).assign(task.log, rng()), backup=None, rng=rng(1))
     aggregates = [Mean(), Median(), Quantile(0.0)]
-    together = base.extract_each(task, fitted, aggregates=aggregates, rng=rng(2))
+    seed = int(rng(2).integers(2**62))
+    together = extract(base, task, fitted.critics, aggregates, seed=seed)
     for aggregate, found in zip(aggregates, together, strict=True):
         alone = base.extract(task, fitted, aggregate=aggregate, rng=rng(2))
         torch.testing.assert_close(

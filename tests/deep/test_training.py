@@ -136,7 +136,7 @@ def test_tensorboard_writes_events(task, tmp_path):
 
 def test_a_missing_extra_says_what_to_install():
     with pytest.raises(TailproofError, match=r"pip install 'tailproof\[deep\]'"):
-        require_module("no_such_module_anywhere", "'tailproof[deep]'", "Deep learners")
+        require_module("no_such_module_anywhere", "'tailproof[deep]'", "Deep learning")
 
 
 def test_progress_shows_rate_and_time_left(task, capsys):
@@ -272,15 +272,15 @@ def test_wrong_settings_are_named(task, discrete_task):
     for settings, text in (
         ({"steps": 0}, "steps must be a whole number of at least 1. Got 0"),
         ({"hidden": ()}, "hidden must be widths"),
-        ({"learning_rate": -1.0}, "learning_rate must be positive"),
-        ({"target_rate": 2.0}, "target_rate must be positive and finite and at most 1"),
-        ({"expectile": 1.5}, r"expectile must lie in \[0, 1\]"),
-        ({"reward_scale": "big"}, "reward_scale must be positive"),
-        ({"share": 1.0}, "share must be at least 0 and below 1. Got 1.0"),
+        ({"learning_rate": -1.0}, "learning_rate must be a finite number above 0"),
+        ({"target_rate": 2.0}, r"target_rate must be a number in \(0, 1\]"),
+        ({"expectile": 1.5}, r"expectile must be a number in \[0, 1\]"),
+        ({"reward_scale": "big"}, "reward_scale must be a finite number above 0"),
+        ({"share": 1.0}, r"share must be a number in \[0, 1\)\. Got 1\.0"),
     ):
         with pytest.raises(MethodError, match=text):
             IQL(**settings)
-    with pytest.raises(MethodError, match="alpha must be positive"):
+    with pytest.raises(MethodError, match="alpha must be a finite number above 0"):
         SQL(alpha=0)
     with pytest.raises(MethodError, match="workers must be"):
         Run(workers=0)

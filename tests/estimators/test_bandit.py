@@ -170,9 +170,9 @@ def test_bad_bandit_input_is_refused_by_name(cartpole):
         evaluate(bandit_log(with_propensity=False), Fixed(TARGET), method="ips")
     with pytest.raises(LogError, match=r"need episodes of one step\. The log has up to 20 steps"):
         evaluate(cartpole.log(episodes=5, steps=20), Uniform(2), method="ips", gamma=0.9)
-    with pytest.raises(MethodError, match="largest must be positive"):
+    with pytest.raises(MethodError, match="largest must be a number above 0"):
         Clip(0.0)
-    with pytest.raises(MethodError, match="strength must be at least 0"):
+    with pytest.raises(MethodError, match="strength must be a number of at least 0"):
         Shrink(-1.0)
     log = bandit_log(100)
     continuous = Log.from_arrays(

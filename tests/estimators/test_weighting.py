@@ -43,11 +43,11 @@ def test_the_log_sum_exp_mean_follows_units_and_signs(factor):
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(MethodError, match="offset must be at least 0"):
+    with pytest.raises(MethodError, match="offset must be a number of at least 0"):
         ImplicitExploration(-0.1)
-    with pytest.raises(MethodError, match="strength must lie between 0 and 1"):
+    with pytest.raises(MethodError, match="strength must be a number in"):
         PowerMean(1.5)
-    with pytest.raises(MethodError, match="power must lie between 0 and 1"):
+    with pytest.raises(MethodError, match="power must be a number in"):
         ExponentialSmoothing(-1)
-    with pytest.raises(MethodError, match="strength must be at least 0"):
+    with pytest.raises(MethodError, match="strength must be a number of at least 0"):
         LogSumExp(-1)

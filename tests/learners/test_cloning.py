@@ -64,9 +64,9 @@ def test_folds_rank_their_own_episodes_and_say_how():
 
 
 def test_settings_are_checked():
-    with pytest.raises(MethodError, match="model must be auto, linear or neural"):
+    with pytest.raises(MethodError, match="model must be 'auto', 'linear' or 'neural'"):
         Cloning(model="forest")
-    with pytest.raises(MethodError, match="rank must be one of"):
+    with pytest.raises(MethodError, match="rank must be 'auto'"):
         Cloning(rank="best")
 
 

@@ -100,9 +100,9 @@ def test_limits_of_trimming_and_spread():
 
 
 def test_settings_out_of_range_are_refused():
-    with pytest.raises(MethodError, match=r"q must lie in \[0, 1\]\. Got 1\.2"):
+    with pytest.raises(MethodError, match=r"q must be a number in \[0, 1\]\. Got 1\.2"):
         Quantile(1.2)
     with pytest.raises(MethodError, match=r"rule must be 'linear' or 'lower'\. Got 'upper'"):
         Quantile(0.5, rule="upper")
-    with pytest.raises(MethodError, match=r"fraction must lie in \[0, 0\.5\)\. Got 0\.5"):
+    with pytest.raises(MethodError, match=r"fraction must be a number in \[0, 0\.5\)\. Got 0\.5"):
         TrimmedMean(0.5)

@@ -21,6 +21,7 @@ from tailproof.robust.means import (
     TrimmedMean,
     Winsorised,
     adaptive_huber,
+    apply_mean,
     catoni,
     huber_mean,
     huber_path,
@@ -310,19 +311,22 @@ def test_groups_must_label_every_sample():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Catoni(delta=0), "delta must lie strictly between 0 and 1. Got 0 instead"),
-        (lambda: LeeValiant(delta=1.5), "delta must lie strictly between 0 and 1. Got 1.5"),
-        (lambda: MedianOfMeans(delta=math.nan), "delta must lie strictly between 0 and 1. Got nan"),
-        (lambda: Catoni(variance=0), "variance must be positive and finite. Got 0"),
-        (lambda: MedianOfMeans(0), "blocks must be a positive integer. Got 0"),
-        (lambda: MedianOfMeans(2.5), "blocks must be a positive integer. Got 2.5"),
-        (lambda: PermutedMedianOfMeans(5, 0), "permutations must be a positive integer. Got 0"),
-        (lambda: TrimmedMean(0.6), "fraction must lie between 0 and 0.5. Got 0.6"),
-        (lambda: Winsorised(-0.1), "fraction must lie between 0 and 0.5. Got -0.1"),
+        (lambda: Catoni(delta=0), "delta must be a number in .0, 1.. Got 0 instead"),
+        (lambda: LeeValiant(delta=1.5), "delta must be a number in .0, 1.. Got 1.5"),
+        (lambda: MedianOfMeans(delta=math.nan), "delta must be a number in .0, 1.. Got nan"),
+        (lambda: Catoni(variance=0), "variance must be a finite number above 0. Got 0"),
+        (lambda: MedianOfMeans(0), "blocks must be a whole number of at least 1. Got 0"),
+        (lambda: MedianOfMeans(2.5), "blocks must be a whole number of at least 1. Got 2.5"),
+        (
+            lambda: PermutedMedianOfMeans(5, 0),
+            "permutations must be a whole number of at least 1. Got 0",
+        ),
+        (lambda: TrimmedMean(0.6), "fraction must be a number in .0, 0.5.. Got 0.6"),
+        (lambda: Winsorised(-0.1), "fraction must be a number in .0, 0.5.. Got -0.1"),
         (lambda: huber_mean([1.0], 0.0), "tau must be positive. Got \\[0.0\\]"),
         (lambda: huber_path([1.0], [[1.0]]), "tau must be positive. Got"),
-        (lambda: catoni([1.0], delta=2), "delta must lie strictly between 0 and 1. Got 2"),
-        (lambda: trimmed_mean([1.0], fraction=1), "fraction must lie between 0 and 0.5. Got 1"),
+        (lambda: catoni([1.0], delta=2), "delta must be a number in .0, 1.. Got 2"),
+        (lambda: trimmed_mean([1.0], fraction=1), "fraction must be a number in .0, 0.5.. Got 1"),
     ],
 )
 def test_settings_out_of_range_are_refused_at_once(build, message):
@@ -377,3 +381,11 @@ def test_infinite_moments_of_every_order_leave_catoni_and_adaptive_huber_standin
     error = errors(lambda rng, size: rng.standard_t(1.0, size))
     for mean in (Catoni(), AdaptiveHuber()):
         assert error(mean) < 0.3 * error(SampleMean())
+
+
+def test_a_function_of_the_samples_alone_is_a_mean(rng):
+    x = rng.normal(size=20)
+    groups = np.arange(20) // 2
+    assert apply_mean(np.median, x, groups=groups, rng=None) == np.median(x)
+    for mean in (MedianOfMeans(4), lambda x, **_: x.mean()):
+        assert apply_mean(mean, x, groups=groups, rng=None) == mean(x, groups=groups, rng=None)

@@ -79,7 +79,7 @@ def test_occupancy_is_a_law_that_gives_the_value(world, gamma):
 def test_ratio_reweights_the_log_to_the_policy(world, gamma):
     policy, behaviour = random_policy(world), Uniform(world.action_space.n)
     ratio = world.ratio(policy, behaviour, gamma=gamma, steps=7)
-    logged = world.logged_law(behaviour, steps=7)
+    logged = world.logged_probabilities(behaviour, steps=7)
     assert logged.sum() == pytest.approx(1)
     seen = logged > 0
     mean = (logged[seen] * ratio[seen] * world.rewards[seen]).sum()
@@ -129,7 +129,7 @@ def test_simulated_returns_have_the_exact_mean(termination):
     assert abs(returns.mean() - world.value(policy, gamma=0.9)) < 4 * error
 
 
-def test_a_log_has_the_logged_law():
+def test_a_log_has_the_logged_probabilities():
     world = TabularMDP.random(4, 2, seed=2, termination=0.05)
     behaviour = random_policy(world)
     log = world.log(5000, steps=10, behaviour=behaviour, seed=1)
@@ -137,7 +137,7 @@ def test_a_log_has_the_logged_law():
     np.add.at(counts, (log.states.argmax(axis=1), log.actions), 1)
     # Steps of an episode depend on each other: allow for their mean length of about eight.
     spread = 4 * np.sqrt(10 / log.n_transitions)
-    law = world.logged_law(behaviour, steps=10)
+    law = world.logged_probabilities(behaviour, steps=10)
     assert np.abs(counts / log.n_transitions - law).max() < spread * np.sqrt(law.max())
 
 

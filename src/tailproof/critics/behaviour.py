@@ -69,8 +69,10 @@ def fit_behaviour(
                 inputs[rows], taken, trees=_TREES, smallest=smallest, seed=seed, classify=True
             )
         if known is not None:
-            law = _leaf_law(trees, inputs[rows], taken, known[rows], log.n_actions)
-            return TreeValues(standardise, trees, law, log.n_actions)
+            probabilities = _leaf_probabilities(
+                trees, inputs[rows], taken, known[rows], log.n_actions
+            )
+            return TreeValues(standardise, trees, probabilities, log.n_actions)
         shares = np.concatenate([each.value[:, 0, :] for each in trees.native])
         values = np.zeros((len(shares), log.n_actions))
         values[:, np.unique(taken)] = shares / shares.sum(axis=1, keepdims=True)
@@ -95,16 +97,16 @@ def _followed(
     """
     from sklearn.tree import DecisionTreeRegressor
 
-    law = np.zeros((len(inputs), n_actions))
+    probabilities = np.zeros((len(inputs), n_actions))
     for action in np.unique(actions[rows]).tolist():
         own = rows[actions[rows] == action]
         tree = DecisionTreeRegressor(random_state=0).fit(inputs[own], propensity[own])
-        law[:, action] = tree.predict(inputs)
-    at = np.arange(len(law)), actions
-    law[at] = 0.0
-    law *= ((1 - propensity) / np.maximum(law.sum(axis=1), 1e-12))[:, None]
-    law[at] = propensity
-    return law
+        probabilities[:, action] = tree.predict(inputs)
+    at = np.arange(len(probabilities)), actions
+    probabilities[at] = 0.0
+    probabilities *= ((1 - propensity) / np.maximum(probabilities.sum(axis=1), 1e-12))[:, None]
+    probabilities[at] = propensity
+    return probabilities
 
 
 def _choose_growth(
@@ -132,7 +134,7 @@ def _choose_growth(
     return tried[int(np.argmin(losses))]
 
 
-def _leaf_law(
+def _leaf_probabilities(
     trees: TreeArrays, inputs: FloatArray, actions: IntArray, propensity: FloatArray, n_actions: int
 ) -> FloatArray:
     """Return b̂(a|leaf) from logged propensities, (nodes, A).
@@ -147,11 +149,11 @@ def _leaf_law(
     size = trees.nodes * n_actions
     count = np.bincount(at, minlength=size).reshape(shape)
     inverse = np.bincount(at, weights=np.repeat(1 / propensity, leaves.shape[1]), minlength=size)
-    law = count / np.maximum(inverse.reshape(shape), 1.0)  # 1/μ is never below 1
+    probabilities = count / np.maximum(inverse.reshape(shape), 1.0)  # 1/μ is never below 1
     unseen = (count == 0) * np.bincount(actions, minlength=n_actions)
-    rest = np.maximum(1 - law.sum(axis=1, keepdims=True), 0.0)
-    law += rest * unseen / np.maximum(unseen.sum(axis=1, keepdims=True), 1)
-    return np.asarray(law / np.maximum(law.sum(axis=1, keepdims=True), 1e-12))
+    rest = np.maximum(1 - probabilities.sum(axis=1, keepdims=True), 0.0)
+    probabilities += rest * unseen / np.maximum(unseen.sum(axis=1, keepdims=True), 1)
+    return np.asarray(probabilities / np.maximum(probabilities.sum(axis=1, keepdims=True), 1e-12))
 
 
 #: Classifiers that can be selected by name.
@@ -271,7 +273,7 @@ def estimate_propensities(
     model = _classifier(classifier, seed)
     found = _cross_fitted(model, log, folds, seed)
     at = np.arange(log.n_transitions), log.actions
-    values = found.law[at]
+    values = found.probabilities[at]
     frequency = np.bincount(log.actions, minlength=log.n_actions) / log.n_transitions
     occurring = frequency[frequency > 0]
     return EstimatedPropensity(
@@ -280,7 +282,7 @@ def estimate_propensities(
         folds=folds,
         log_loss=float(-np.log(values).mean()),
         baseline_log_loss=float(-(occurring * np.log(occurring)).sum()) + 0.0,
-        calibration_error=calibration_error(found.law, log.actions),
+        calibration_error=calibration_error(found.probabilities, log.actions),
         raw_calibration_error=calibration_error(found.raw, log.actions),
         smallest=float(values.min()),
         raised=int((found.raw[at] <= 0).sum()),
@@ -290,7 +292,7 @@ def estimate_propensities(
     )
 
 
-def behaviour_law(log: Log, *, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+def behaviour_probabilities(log: Log, *, seed: int = 0) -> tuple[FloatArray, FloatArray]:
     """Return π̂(a | s) of the logging policy in the states and in the next states, (n, A) each.
 
     The estimates are cross-fitted: no model predicts for its own training episodes. In the states,
@@ -299,22 +301,23 @@ def behaviour_law(log: Log, *, seed: int = 0) -> tuple[FloatArray, FloatArray]:
     folds = min(5, log.n_groups)
     if folds < 2 or np.ptp(log.states, axis=0).max() == 0:
         counts = np.bincount(log.actions, minlength=log.n_actions)
-        law = np.tile(counts / counts.sum(), (log.n_transitions, 1))
-        return _with_logged(law, log), law
+        probabilities = np.tile(counts / counts.sum(), (log.n_transitions, 1))
+        return _with_logged(probabilities, log), probabilities
     found = _cross_fitted(
         _classifier(None, seed), log, folds, seed, with_next_states=not log.is_bandit
     )
-    return _with_logged(found.law, log), found.after
+    return _with_logged(found.probabilities, log), found.after
 
 
-def _with_logged(law: FloatArray, log: Log) -> FloatArray:
+def _with_logged(probabilities: FloatArray, log: Log) -> FloatArray:
     if log.propensity is None:
-        return law
-    at = np.arange(len(law)), log.actions
-    rest = 1 - law[at]
-    law = law * np.where(rest > 0, (1 - log.propensity) / np.where(rest > 0, rest, 1), 0)[:, None]
-    law[at] = log.propensity
-    return np.asarray(law / law.sum(axis=1, keepdims=True))
+        return probabilities
+    at = np.arange(len(probabilities)), log.actions
+    rest = 1 - probabilities[at]
+    factor = np.where(rest > 0, (1 - log.propensity) / np.where(rest > 0, rest, 1), 0)
+    probabilities = probabilities * factor[:, None]
+    probabilities[at] = log.propensity
+    return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
 
 
 def calibration_error(probabilities: FloatArray, actions: IntArray, *, bins: int = 15) -> float:
@@ -368,7 +371,7 @@ class _CrossFitted(NamedTuple):
     """Out-of-fold predictions for each row."""
 
     raw: FloatArray  # (n, A) in the states, before calibration
-    law: FloatArray  # (n, A) calibrated
+    probabilities: FloatArray  # (n, A) calibrated
     after: FloatArray  # (n, A) calibrated, in the next states
     temperatures: tuple[float, ...]  # of each fold
     smoothing: tuple[float, ...]
@@ -398,21 +401,21 @@ def _cross_fitted(
         raw_after[into] = (
             _predicted(fitted, log.next_states[test]) if with_next_states else raw[into]
         )
-    law, after = np.empty((2, *raw.shape))
+    probabilities, after = np.empty((2, *raw.shape))
     settings = []
     for k in range(folds):
         own, others = fold == k, np.flatnonzero(fold != k)
         if len(others) > CALIBRATION_ROWS:
             others = rng.choice(others, CALIBRATION_ROWS, replace=False)
         settings.append(_fit_calibration(raw[others], marginal[[k]], log.actions[others]))
-        law[own] = _calibrated(raw[own], marginal[[k]], *settings[-1])
+        probabilities[own] = _calibrated(raw[own], marginal[[k]], *settings[-1])
         after[own] = (
             _calibrated(raw_after[own], marginal[[k]], *settings[-1])
             if with_next_states
-            else law[own]
+            else probabilities[own]
         )
     temperatures, smoothing = zip(*settings, strict=True)
-    return _CrossFitted(raw, law, after, temperatures, smoothing, converged)
+    return _CrossFitted(raw, probabilities, after, temperatures, smoothing, converged)
 
 
 def _fitted(model: Any, states: FloatArray, actions: IntArray) -> tuple[Any, bool]:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from tailproof.errors import MethodError, PartitionError
 from tailproof.features import Features, PerAction, as_features
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
-from tailproof.parameters import Configurable
+from tailproof.parameters import COUNT, POSITIVE, Configurable, OneOf
 from tailproof.robust.aggregates import Aggregate
 
 #: What the first critic is fitted to: r / (1 − γ), or zero.
@@ -486,6 +486,12 @@ class FittedQ(Configurable):
         points; where a `tolerance` stops early, they differ.
     """
 
+    constraints: ClassVar = {
+        "iterations": COUNT,
+        "start": OneOf("reward", "zero"),
+        **dict.fromkeys(("tolerance", "huber"), POSITIVE),
+    }
+
     features: Features | str | None = None
     ridge: RidgeChoice = 1e-6
     iterations: int = 100
@@ -496,15 +502,7 @@ class FittedQ(Configurable):
     in_turn: bool = False
 
     def __post_init__(self) -> None:
-        if self.tolerance is not None and not 0 < self.tolerance < np.inf:
-            raise MethodError(
-                f"tolerance must be above 0 and finite, or None for all iterations. "
-                f"Got {self.tolerance!r} instead."
-            )
-        if self.iterations < 1:
-            raise MethodError(f"iterations must be at least 1. Got {self.iterations!r} instead.")
-        if self.start not in ("reward", "zero"):
-            raise MethodError(f"start must be 'reward' or 'zero'. Got {self.start!r} instead.")
+        super().__post_init__()
         require_ridge(self.ridge)
         if self.model is not None and not hasattr(self.model, "fit"):
             raise MethodError(
@@ -607,8 +605,6 @@ class FQI(FittedQ):
     def __post_init__(self) -> None:
         super().__post_init__()
         as_rewards(self.reward)
-        if self.huber is not None and not 0 < self.huber < np.inf:
-            raise MethodError(f"huber must be above 0 and finite. Got {self.huber!r} instead.")
         if self.huber is not None and (self.tolerance is not None or self.in_turn):
             raise MethodError(
                 f"tolerance and in_turn are settings of the squared loss, and huber={self.huber!r} is "

@@ -20,7 +20,7 @@ from tailproof.log.folds import Folds, Split
 from tailproof.log.log import CHUNK, Chunk, Log, physical_memory
 from tailproof.parallel import Local
 from tailproof.parameters import Configurable
-from tailproof.robust.means import Mean, SampleMean
+from tailproof.robust.means import Mean, SampleMean, apply_mean
 from tailproof.robust.pooling import TailPooled
 
 
@@ -726,7 +726,7 @@ def unit_mean(
         return float("nan")
     # with E units of n steps, the mean of steps is E / n times the mean of sums
     together = unit != "step" or log.group_ids is not None  # else steps count as independent
-    value = float(mean(samples, groups=group if together else None, rng=rng))
+    value = apply_mean(mean, samples, groups=group if together else None, rng=rng)
     return value * len(samples) / int(log.starts[-1])
 
 
@@ -758,7 +758,8 @@ def check_mean(mean: Any, unit: Any, *, pools: bool = False) -> None:
             )
     elif not callable(mean):
         raise MethodError(
-            f"mean must be one of tailproof.means, for instance AdaptiveHuber(). Got {mean!r}."
+            f"mean must be one of tailproof.means, for instance AdaptiveHuber(), or a function of the "
+            f"samples. Got {mean!r}."
         )
     if unit not in UNITS:
         raise MethodError(f"unit must be one of {', '.join(UNITS)}. Got {unit!r} instead.")

@@ -23,9 +23,9 @@ from tailproof.critics.linear import (
 )
 from tailproof.critics.rewards import Rewards, as_rewards, with_rewards
 from tailproof.critics.task import Task
-from tailproof.errors import MethodError
 from tailproof.features import Dense, Features, as_features
 from tailproof.log.folds import Folds
+from tailproof.parameters import COUNT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +82,15 @@ class LSPI(WithoutBackup):
         Maximum number; a policy that still changes then may be cycling.
     """
 
+    constraints: ClassVar = {"iterations": COUNT}
+
     features: Features | str | None = None
     ridge: RidgeChoice = 2.5e-3
     iterations: int = 50
     reward: Rewards | str | None = None
 
     def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise MethodError(f"iterations must be at least 1. Got {self.iterations!r} instead.")
+        super().__post_init__()
         require_ridge(self.ridge)
         as_rewards(self.reward)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from tailproof.critics.trees import (
 from tailproof.errors import MethodError
 from tailproof.features import Features, Standardise, as_features
 from tailproof.log.log import Log
-from tailproof.parameters import Configurable
+from tailproof.parameters import POSITIVE, Configurable
 from tailproof.robust.huber_path import asymmetry_by_action
 from tailproof.rules import RULES
 
@@ -47,11 +48,9 @@ class HuberRewards(Configurable):
         In robust standard deviations (1.4826 × median |residual|) of the residuals.
     """
 
-    threshold: float = 1.345
+    constraints: ClassVar = {"threshold": POSITIVE}
 
-    def __post_init__(self) -> None:
-        if not 0 < self.threshold < np.inf:
-            raise MethodError(f"threshold must be above 0 and finite. Got {self.threshold!r}.")
+    threshold: float = 1.345
 
     def __call__(self, log: Log, features: Features) -> FloatArray:
         """Return the regression's rewards, (n,)."""

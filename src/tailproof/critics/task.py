@@ -266,7 +266,7 @@ class Target:
     def of(cls, task: Task) -> Target:
         """Compute the policy's actions in the states of the task."""
         log = task.log
-        alike, places = _alikeness(log), log.table_rows
+        agreement, places = _agreement_with(log), log.table_rows
 
         def act(states: FloatArray, rows: Any, stream: int) -> tuple[AnyArray, FloatArray]:
             rng = np.random.default_rng([task.seed, stream])
@@ -274,7 +274,7 @@ class Target:
 
         def actions(states: FloatArray, rows: Any, stream: int) -> PolicyActions:
             chosen, weights = act(states, rows, stream)
-            return PolicyActions(states, chosen, weights, alike(chosen, chosen, weights))
+            return PolicyActions(states, chosen, weights, agreement(chosen, chosen, weights))
 
         after = actions(log.next_states, places.next_rows, 0)
         if log.terminated.any():
@@ -283,7 +283,10 @@ class Target:
             shares = task.action_probabilities.mean(axis=0)
             here = task.action_probabilities[np.arange(log.n_transitions), log.actions]
         else:
-            shares, here = None, alike(log.actions[:, None], *act(log.states, places.rows, 2))[:, 0]
+            shares, here = (
+                None,
+                agreement(log.actions[:, None], *act(log.states, places.rows, 2))[:, 0],
+            )
         return cls(task, log, after, actions(*task.starts(), 1), here, shares)
 
     def with_columns(self, columns: CriticColumns) -> Target:
@@ -334,7 +337,7 @@ def some_groups(log: Log, rows: int, *, seed: int) -> Log:
     return log.take(np.flatnonzero(place <= last))
 
 
-def _alikeness(log: Log) -> Any:
+def _agreement_with(log: Log) -> Any:
     """Return a function: actions (n, M), policy actions (n, L), weights (n, L) → agreement (n, M)."""
     if log.is_discrete:
         return lambda actions, _, weights: np.take_along_axis(weights, actions, axis=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -14,15 +14,15 @@ from tailproof.critics.base import LEARNER, PLACES, Capabilities, Fitted
 from tailproof.critics.task import Task
 from tailproof.deep.settings import DeepSettings, Imitation, require_torch
 from tailproof.errors import MethodError
-from tailproof.learners.cloning import Rank
+from tailproof.learners.cloning import IMITATION, Rank
 from tailproof.log.folds import Folds
+from tailproof.parameters import COUNT, POSITIVE, SHARE, OneOf, Within
 from tailproof.robust.aggregates import Aggregate
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tailproof.deep.fitting import DeepFitted, MemberGroup
-    from tailproof.deep.learners import Actor, CriticLearner
+    from tailproof.deep.fitting import DeepFitted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +31,6 @@ class TrainsCritics(DeepSettings):
 
     capabilities: ClassVar[Capabilities]
     one_process: ClassVar[bool] = False  # whether its members always train in one process
-
-    @abstractmethod
-    def learner(self, group: MemberGroup) -> CriticLearner:
-        """Return the learner of a group of members."""
 
     def prepare(self, task: Task) -> tuple[Self, Mapping[str, FloatArray]]:  # noqa: ARG002
         """Check the task; return the settings for it and additional columns of the transitions."""
@@ -91,6 +87,14 @@ class Implicit(TrainsCritics):
     """
 
     capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise", "backup"))
+    constraints: ClassVar = {
+        **dict.fromkeys(("policy_steps", "twins"), COUNT),
+        "policy_hidden": DeepSettings.constraints["hidden"],
+        "limit": POSITIVE,
+        "policy": OneOf("deterministic", "gaussian"),
+        "cosine_over": OneOf("policy_steps", "steps"),
+        "share": Within("[0, 1)"),
+    }
     _original: ClassVar[Mapping[str, Any]] = {}  # settings of the code of the base's authors
 
     policy_steps: int = 1_000_000
@@ -135,12 +139,6 @@ class Implicit(TrainsCritics):
             raise MethodError(f"code must be 'room' or 'original'. Got {code!r} instead.")
         return cls(**{**published, **settings})
 
-    def learner(self, group: MemberGroup) -> CriticLearner:
-        """Return the learner of a group of members."""
-        from tailproof.deep.learners import ImplicitLearner
-
-        return ImplicitLearner(group, self)
-
     @property
     def imitation(self) -> Imitation:
         """How the policy imitates weighted rows."""
@@ -164,20 +162,10 @@ class Implicit(TrainsCritics):
         self, task: Task, fitted: Fitted, *, aggregate: Aggregate, rng: np.random.Generator
     ) -> DeepFitted:
         """Train the policy of the aggregated critics."""
-        return self.extract_each(task, fitted, aggregates=[aggregate], rng=rng)[0]
-
-    def extract_each(
-        self,
-        task: Task,
-        fitted: Fitted,
-        *,
-        aggregates: Sequence[Aggregate],
-        rng: np.random.Generator,
-    ) -> list[DeepFitted]:
-        """Train one policy per aggregate of the same critics, in one stack."""
         from tailproof.deep.imitation import extract
 
-        return extract(self, task, fitted.critics, aggregates, seed=int(rng.integers(2**62)))
+        seed = int(rng.integers(2**62))
+        return extract(self, task, fitted.critics, [aggregate], seed=seed)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +183,8 @@ class IQL(Implicit):
         β: 0 clones the log, large values imitate only the best actions; in units of 1 / scaled
         reward. `share` may reduce it.
     """
+
+    constraints: ClassVar = {"expectile": SHARE, "beta": POSITIVE}
 
     expectile: float = 0.7
     beta: float = 3.0
@@ -230,6 +220,8 @@ class SQL(Implicit):
         "layer_norm": True,
         "alpha": 1.0,
     }
+
+    constraints: ClassVar = {"weight": OneOf("sparse", "advantage")}
 
     alpha: float = 10.0
     weight: Literal["sparse", "advantage"] = "sparse"
@@ -287,16 +279,6 @@ class ActorCritic(_TrainsPolicy, TrainsCritics):
             )
         return self, {}
 
-    def learner(self, group: MemberGroup) -> CriticLearner:
-        """Return the learner of a group of members."""
-        from tailproof.deep.learners import ActorCriticLearner
-
-        return ActorCriticLearner(group, self)
-
-    @abstractmethod
-    def actor(self, group: MemberGroup) -> Actor:
-        """Return the policy that trains with the critics."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class SAC(ActorCritic):
@@ -313,6 +295,8 @@ class SAC(ActorCritic):
     target_entropy
         Target of the policy's entropy; by default minus the number of action entries.
     """
+
+    constraints: ClassVar = {"temperature": POSITIVE}
 
     hidden: tuple[int, ...] = (256, 256, 256)
     temperature: float = 0.2
@@ -332,12 +316,6 @@ class SAC(ActorCritic):
             "steps": 3_000_000,
         }
         return cls(**{**published, **settings})
-
-    def actor(self, group: MemberGroup) -> Actor:
-        """Return the policy that trains with the critics."""
-        from tailproof.deep.learners import SoftActor
-
-        return SoftActor(group, self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,12 +341,6 @@ class TD3BC(ActorCritic):
     noise: float = 0.2
     noise_limit: float = 0.5
 
-    def actor(self, group: MemberGroup) -> Actor:
-        """Return the policy that trains with the critics."""
-        from tailproof.deep.learners import ClonedActor
-
-        return ClonedActor(group, self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class BehaviourCloning(_TrainsPolicy, DeepSettings):
@@ -386,6 +358,7 @@ class BehaviourCloning(_TrainsPolicy, DeepSettings):
     """
 
     capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise",))
+    constraints: ClassVar = IMITATION
 
     learning_rate: float = 1e-3
     top: float = 1.0
@@ -430,6 +403,7 @@ class NeuralFQE(TrainsCritics):
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(PLACES)
+    constraints: ClassVar = {"draws": COUNT}
 
     steps: int = 50_000
     huber: float | None = None
@@ -461,9 +435,3 @@ class NeuralFQE(TrainsCritics):
         n, count = kept.shape[:2]
         scaled = scaling.actions(kept.reshape(n * count, -1))
         return settings, {"next_actions": scaled.reshape(n, -1)}
-
-    def learner(self, group: MemberGroup) -> CriticLearner:
-        """Return the learner of a group of members."""
-        from tailproof.deep.learners import FQELearner
-
-        return FQELearner(group, self)

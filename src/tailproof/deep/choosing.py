@@ -6,21 +6,24 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import binom, rankdata
+from scipy.stats import rankdata
 
 from tailproof.arrays import FloatArray
 from tailproof.deep.settings import Run
 from tailproof.doors.evaluate import evaluate
 from tailproof.doors.learn import learn, split_off
 from tailproof.doors.learned import Learned
+from tailproof.errors import FoldError, LevelError
 from tailproof.learners.cloning import Rank, choose_rank, episode_scores
 from tailproof.log.budget import sample_to_budget
 from tailproof.log.log import Log, discounted_returns
 from tailproof.log.spaces import menu
 from tailproof.methods.catalogue import method as named_method
+from tailproof.methods.fit import winsorised
 from tailproof.methods.method import Method
 from tailproof.parallel import Engine
 from tailproof.policies.forms import DeterministicPolicy
+from tailproof.robust.intervals import order_statistic_lower_bound
 
 _ROOM_FOLDS = 5
 _MAX_FIRST_STEPS = 20  # of an episode that are compared with the policies' actions
@@ -83,12 +86,12 @@ class Gain:
 
     @property
     def bound(self) -> float:
-        """The largest order statistic that is a lower confidence bound on the median at this level."""
+        """The lower bound of the median over folds; −∞ if they are too few for this level."""
         known = self.differences[np.isfinite(self.differences)]  # of folds whose FQE did not fail
-        count = len(known)
-        errors = binom.cdf(np.arange(count), count, 0.5)  # P(fewer than j + 1 folds lie below)
-        below = int((errors <= 1 - self.level).sum())
-        return float(np.sort(known)[below - 1]) if below else -float("inf")
+        try:
+            return order_statistic_lower_bound(known, level=self.level).value
+        except (FoldError, LevelError):
+            return -float("inf")
 
     @property
     def credible(self) -> bool:
@@ -189,8 +192,13 @@ def learn_continuous(
         (name,) = tried.methods.keys() - {CLONE, PERCENT}
         chosen = fit(name)
         heavy = tried.rank != "sum"
-        limit = best_minus_median_return(winsorised(train_log, heavy), clone.gamma)
-        judging = winsorised(held_out, heavy)
+        # Candidate and clone have the same rewards, so that most of the bias of clipping cancels and
+        # single outliers do not decide.
+        known, judging = (
+            winsorised(each, 0.1 if heavy else 0.02) for each in (train_log, held_out)
+        )
+        returns = discounted_returns(known, clone.gamma)
+        limit = float(returns.max() - np.median(returns))
         both = (_fqe_values(each, judging, budget, seed) for each in (chosen, clone))
         gain = Gain(np.subtract(*both), level, limit)
         reasons.append(f"{name}: {gain}.")
@@ -205,23 +213,6 @@ def learn_continuous(
             return replace(clone, held_out=held_out, improves=False, reasons=tuple(reasons))
     reasons.append(f"Chosen: {name}.")
     return replace(chosen, held_out=held_out, improves=True, reasons=tuple(reasons))
-
-
-def winsorised(log: Log, heavy: bool) -> Log:
-    """Return the log with rewards winsorised on both sides, at 10 % for heavy tails, else 2 %.
-
-    Candidate and clone are evaluated with the same rewards, so that most of the bias cancels and
-    single outliers do not decide.
-    """
-    share = 0.1 if heavy else 0.02
-    low, high = np.quantile(log.rewards, [share, 1 - share])
-    return log.with_rewards(np.clip(log.rewards, low, high))
-
-
-def best_minus_median_return(log: Log, gamma: float) -> float:
-    """Return the largest discounted return of an episode minus the median one."""
-    returns = discounted_returns(log, gamma)
-    return float(returns.max() - np.median(returns))
 
 
 def _fqe_values(learned: Learned, held_out: Log, budget: Budget, seed: int) -> FloatArray:

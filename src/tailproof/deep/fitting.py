@@ -19,6 +19,7 @@ from tailproof.deep.checkpoint import training_fingerprint
 from tailproof.deep.critics import NeuralCritics, NeuralPolicy
 from tailproof.deep.data import Draws, Scaling, Transitions, row_draws
 from tailproof.deep.history import History, horizon_of, warn_unless_converged
+from tailproof.deep.learners import learner_of
 from tailproof.deep.settings import Run
 from tailproof.deep.stack import Stack
 from tailproof.deep.training import train
@@ -246,7 +247,7 @@ def _quiet(settings: TrainsCritics, place: int) -> TrainsCritics:
 
 def _train(group: MemberGroup) -> DeepFitted:
     settings = group.settings
-    learner = settings.learner(group)
+    learner = learner_of(group)
     training = train(
         learner,
         settings.steps,

@@ -95,25 +95,9 @@ def returns_to_go(log: Log, gamma: float) -> FloatArray:
     return returns
 
 
-def convergence_of(history: History) -> Convergence:
-    """Return the convergence of the critics from their training history."""
-    value = history.members("mean value").mean(axis=1)
-    returns = history.members("logged return")
-    clock = history.members("time constants")
-    taken = history.members("pessimism")
-    before = value[(3 * len(value)) // 4 - 1] if len(value) >= 4 else np.nan
-    return Convergence(
-        float(clock[-1, 0]) if len(clock) else 0.0,
-        float(value[-1]) if len(returns) else float("nan"),
-        float(returns[-1].mean()) if len(returns) else float("nan"),
-        float((value[-1] - before) / abs(value[-1])) if len(value) and value[-1] else float("nan"),
-        float(taken[-1].mean()) if len(taken) else float("nan"),
-    )
-
-
 def warn_unless_converged(history: History, settings: DeepSettings, log: Log, gamma: float) -> None:
     """Warn about critics trained for fewer than three time constants, with a remedy."""
-    reached = convergence_of(history)
+    reached = history.convergence
     if reached.time_constants >= TIME_CONSTANTS * (1 - 1e-9):
         return
     horizon = horizon_of(log, gamma)
@@ -199,7 +183,17 @@ class History:
     @property
     def convergence(self) -> Convergence:
         """Convergence of the critics: time constants, values against returns, trend."""
-        return convergence_of(self)
+        value = self.members("mean value").mean(axis=1)
+        returns, clock, taken = map(self.members, ("logged return", "time constants", "pessimism"))
+        nan = float("nan")
+        before = value[(3 * len(value)) // 4 - 1] if len(value) >= 4 else nan
+        return Convergence(
+            float(clock[-1, 0]) if len(clock) else 0.0,
+            float(value[-1]) if len(returns) else nan,
+            float(returns[-1].mean()) if len(returns) else nan,
+            float((value[-1] - before) / abs(value[-1])) if len(value) and value[-1] else nan,
+            float(taken[-1].mean()) if len(taken) else nan,
+        )
 
     def members(self, name: str) -> FloatArray:
         """Return a quantity of all members, (R, K), merged over workers."""

@@ -29,6 +29,7 @@ from tailproof.learners.cloning import imitated_episodes
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
 from tailproof.robust.aggregates import Aggregate
+from tailproof.robust.tails import effective_rows
 
 if TYPE_CHECKING:
     from tailproof.deep.bases import BehaviourCloning, Implicit
@@ -63,8 +64,7 @@ def spread_weights(base: Implicit, advantage: Tensor) -> Tensor:
 
 def effective_share(weights: Tensor) -> float:
     """Return (Σw)² / nΣw²: 1 for equal weights, 1/n for a single weight, 0 for none."""
-    total = float(weights.square().sum())
-    return float(weights.sum()) ** 2 / (len(weights) * total) if total > 0 else 0.0
+    return effective_rows(weights.numpy()) / len(weights)
 
 
 def clone(

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tailproof.arrays import FloatArray
+from tailproof.deep.bases import SAC, TD3BC, ActorCritic, Implicit, NeuralFQE
 from tailproof.deep.critics import LOG_STD, NeuralCritics, NeuralPolicy, split_policies
 from tailproof.deep.data import Scaling, Transitions, normal_draws, row_draws
 from tailproof.deep.history import returns_to_go
@@ -31,11 +32,11 @@ from tailproof.deep.losses import (
 from tailproof.deep.settings import DeepSettings, Imitation
 from tailproof.deep.stack import Adam, Shape, Stack, cosine, finite
 from tailproof.deep.training import Learner, compiled
+from tailproof.errors import MethodError
 from tailproof.log.log import Log
 from tailproof.robust.aggregates import Aggregate, Mean
 
 if TYPE_CHECKING:
-    from tailproof.deep.bases import SAC, TD3BC, ActorCritic, Implicit, NeuralFQE
     from tailproof.deep.fitting import MemberGroup
 
 
@@ -313,7 +314,7 @@ class ActorCriticLearner(CriticLearner):
     def __init__(self, group: MemberGroup, settings: ActorCritic) -> None:
         super().__init__(group, backup=group.backup or Mean(), twins=settings.twins)
         self.delay, self.width = settings.delay, group.scaling.action_width
-        self.actor = settings.actor(group)
+        self.actor = SoftActor(group, settings) if isinstance(settings, SAC) else ClonedActor(group)
         shape = (2, self.rows, self.width)
         self.normals = normal_draws(group.seeds[0], shape, settings.run.device)
         self._fixed_q = self.q.fixed()
@@ -358,6 +359,18 @@ class ActorCriticLearner(CriticLearner):
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that training changes, by name."""
         return {**super().tensors(), **self.actor.tensors()}
+
+
+def learner_of(group: MemberGroup) -> CriticLearner:
+    """Return the learner of a group of members, by the base that they train."""
+    settings = group.settings
+    if isinstance(settings, Implicit):
+        return ImplicitLearner(group, settings)
+    if isinstance(settings, ActorCritic):
+        return ActorCriticLearner(group, settings)
+    if isinstance(settings, NeuralFQE):
+        return FQELearner(group, settings)
+    raise MethodError(f"{type(settings).__name__} has no learner.")
 
 
 #: The aggregate of Q at actions (R, q) in states (R, p), (R,).
@@ -479,9 +492,10 @@ class ClonedActor(Actor):
 
     kind = "deterministic"
 
-    def __init__(self, group: MemberGroup, settings: TD3BC) -> None:
+    def __init__(self, group: MemberGroup) -> None:
         super().__init__(group)
-        self.settings, self.target_rate = settings, group.target_rate
+        assert isinstance(group.settings, TD3BC)
+        self.settings, self.target_rate = group.settings, group.target_rate
         self.target = self.stack.copy()
 
     def next_actions(self, states: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

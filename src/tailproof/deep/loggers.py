@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import Protocol
 
 import numpy as np
 
@@ -13,25 +14,28 @@ from tailproof.deep.history import History, Measurements
 from tailproof.errors import require_module
 
 
-class Logger(Protocol):
+class Logger(ABC):
     """Receives every row of the history."""
 
-    def start(self, phase: str, history: History) -> None:
-        """Begin a phase (``"critics"``, ``"policy"``); a resumed run passes its history so far."""
+    phase = ""
 
+    def start(self, phase: str, history: History) -> None:  # noqa: ARG002
+        """Begin a phase (``"critics"``, ``"policy"``); a resumed run passes its history so far."""
+        self.phase = phase
+
+    @abstractmethod
     def write(self, step: int, measured: Measurements) -> None:
         """Write one row."""
 
-    def close(self) -> None:
-        """End the phase."""
+    def close(self) -> None:  # noqa: B027
+        """End the phase; by default nothing, where the run is the caller's."""
 
 
 @dataclass
-class CSVLogger:
+class CSVLogger(Logger):
     """Writes ``<folder>/<phase>.csv`` during training: step, quantity, member, value."""
 
     folder: str | Path
-    _file: TextIO | None = field(default=None, init=False, repr=False)
 
     def start(self, phase: str, history: History) -> None:
         """Start a file with the history so far, so that a resumed run has no duplicates."""
@@ -42,33 +46,20 @@ class CSVLogger:
 
     def write(self, step: int, measured: Measurements) -> None:
         """Append one row per quantity and member."""
-        assert self._file is not None, "start comes before write"
         writer = csv.writer(self._file, lineterminator="\n")
         writer.writerows(History().with_row(step, measured))
         self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
-
-
-class _ScalarWriter(Protocol):
-    """TensorBoard's `SummaryWriter`."""
-
-    def add_scalar(self, tag: str, value: float, step: int, /) -> object:
-        """Add one number."""
-
-    def close(self) -> object:
-        """Flush and close."""
+        self._file.close()
 
 
 @dataclass
-class TensorBoardLogger:
+class TensorBoardLogger(Logger):
     """Writes TensorBoard event files to ``<folder>/<phase>``; needs the package tensorboard."""
 
     folder: str | Path
-    _writer: _ScalarWriter | None = field(default=None, init=False, repr=False)
 
     def start(self, phase: str, history: History) -> None:
         """Open the writer; TensorBoard drops rows that a resumed run writes again."""
@@ -80,37 +71,22 @@ class TensorBoardLogger:
 
     def write(self, step: int, measured: Measurements) -> None:
         """Add one scalar per quantity and member."""
-        assert self._writer is not None, "start comes before write"
         for name, value in _scalars(measured).items():
             self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Flush and close."""
-        if self._writer is not None:
-            self._writer.close()
-
-
-class _OpenRun:
-    """A logger to a run that the caller opens and closes."""
-
-    _phase = ""
-
-    def start(self, phase: str, history: History) -> None:  # noqa: ARG002
-        """Name the phase."""
-        self._phase = phase
-
-    def close(self) -> None:
-        """Leave the run open: it is the caller's."""
+        self._writer.close()
 
 
 @dataclass
-class MLflowLogger(_OpenRun):
+class MLflowLogger(Logger):
     """Reports to the active MLflow run; needs the package mlflow."""
 
     def write(self, step: int, measured: Measurements) -> None:
         """Log one metric per quantity and member."""
         mlflow = require_module("mlflow", "mlflow", "An MLflow log")
-        mlflow.log_metrics(_scalars(measured, f"{self._phase}/"), step=step)
+        mlflow.log_metrics(_scalars(measured, f"{self.phase}/"), step=step)
 
 
 class WandbRun(Protocol):
@@ -124,7 +100,7 @@ class WandbRun(Protocol):
 
 
 @dataclass
-class WandbLogger(_OpenRun):
+class WandbLogger(Logger):
     """Reports to a Weights & Biases run, for instance ``wandb.init(...)``."""
 
     run: WandbRun
@@ -137,7 +113,7 @@ class WandbLogger(_OpenRun):
 
     def write(self, step: int, measured: Measurements) -> None:
         """Log one value per quantity and member."""
-        self.run.log({f"{self._phase}/step": step, **_scalars(measured, f"{self._phase}/")})
+        self.run.log({f"{self.phase}/step": step, **_scalars(measured, f"{self.phase}/")})
 
 
 def _scalars(measured: Measurements, prefix: str = "") -> dict[str, float]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from tailproof.arrays import require_count, require_fraction
 from tailproof.errors import MethodError, require_module
 from tailproof.files import NOT_SAVED
-from tailproof.learners.cloning import require_imitation
-from tailproof.parameters import Configurable
+from tailproof.parameters import COUNT, POSITIVE, Configurable, Within
 from tailproof.worlds.environments import EnvironmentSource
 
 if TYPE_CHECKING:
@@ -30,62 +27,14 @@ _AIM = 5.0  # time constants of the automatic target rate, as networks also lag 
 _PUBLISHED_RATE, _FASTEST_RATE = 0.005, 0.1
 
 
-def require_widths(name: str, widths: tuple[int, ...]) -> None:
-    """Raise unless `widths` are widths of hidden layers."""
-    if not widths or any(not isinstance(each, int) or each < 1 for each in widths):
-        raise MethodError(f"{name} must be widths such as (256, 256). Got {widths!r} instead.")
+class _Widths:
+    """A constraint: widths of hidden layers."""
 
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, tuple) and bool(value) and all(each in COUNT for each in value)
 
-def require_positive(name: str, value: object, *, at_most: float = float("inf")) -> None:
-    """Raise unless `value` is a finite number in (0, at_most]."""
-    if not isinstance(value, int | float) or not 0 < value <= at_most or value == float("inf"):
-        limit = "" if at_most == float("inf") else f" and at most {at_most:g}"
-        raise MethodError(f"{name} must be positive and finite{limit}. Got {value!r} instead.")
-
-
-def _require_share(name: str, value: object) -> None:
-    if not isinstance(value, int | float) or not 0 <= value < 1:
-        raise MethodError(f"{name} must be at least 0 and below 1. Got {value!r} instead.")
-
-
-def _require_one_of(*choices: str) -> Callable[[str, object], None]:
-    def check(name: str, value: object) -> None:
-        if value not in choices:
-            raise MethodError(f"{name} must be {' or '.join(choices)}. Got {value!r} instead.")
-
-    return check
-
-
-_count = partial(require_count, error=MethodError)
-
-#: The check of each setting, by name.
-_REQUIRED: dict[str, Callable[[str, Any], None]] = {
-    **dict.fromkeys(("steps", "policy_steps", "batch", "twins", "draws"), _count),
-    **dict.fromkeys(("workers", "threads", "checkpoint_every", "log_every"), _count),
-    **dict.fromkeys(("hidden", "policy_hidden"), require_widths),
-    **dict.fromkeys(("learning_rate", "reward_scale", "limit", "huber"), require_positive),
-    **dict.fromkeys(("alpha", "beta", "temperature", "tolerance"), require_positive),
-    "patience": _count,
-    "target_rate": partial(require_positive, at_most=1.0),
-    "expectile": partial(require_fraction, error=MethodError),
-    "share": _require_share,
-    "policy": _require_one_of("deterministic", "gaussian"),
-    "cosine_over": _require_one_of("policy_steps", "steps"),
-    "weight": _require_one_of("sparse", "advantage"),
-    "top": lambda _, value: require_imitation(value),
-    "rank": lambda _, value: require_imitation(rank=value),
-}
-
-
-class _Checked:
-    """Checks the settings of a dataclass; ``None`` and ``"auto"`` are allowed if they are defaults."""
-
-    def __post_init__(self) -> None:
-        for each in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, each.name)
-            optional = each.default in (None, "auto") and value == each.default
-            if each.name in _REQUIRED and not optional:
-                _REQUIRED[each.name](each.name, value)
+    def __str__(self) -> str:
+        return "widths such as (256, 256)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +66,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(_Checked):
+class Run(Configurable):
     """Where and how training runs; it changes results only by rounding.
 
     Sums on another device, processor or number of threads round differently, and training amplifies
@@ -153,6 +102,10 @@ class Run(_Checked):
         Evaluation of the policy in an environment during training.
     """
 
+    constraints: ClassVar = dict.fromkeys(
+        ("workers", "threads", "checkpoint_every", "log_every"), COUNT
+    )
+
     device: str = "cpu"
     threads: int | None = None
     workers: int = 1
@@ -167,7 +120,7 @@ class Run(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EarlyStopping(_Checked):
+class EarlyStopping(Configurable):
     """Stop training when a quantity of the history no longer changes.
 
     That is, when its mean over members changed by at most `tolerance`, relatively, over the last
@@ -183,6 +136,8 @@ class EarlyStopping(_Checked):
     tolerance
         Largest relative change that counts as none.
     """
+
+    constraints: ClassVar = {"patience": COUNT, "tolerance": POSITIVE}
 
     quantity: str = "mean value"
     patience: int = 5
@@ -201,7 +156,7 @@ class EarlyStopping(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepSettings(_Checked, Configurable):
+class DeepSettings(Configurable):
     """The settings of every deep learner.
 
     Parameters
@@ -231,6 +186,12 @@ class DeepSettings(_Checked, Configurable):
         Where and how training runs.
     """
 
+    constraints: ClassVar = {
+        **dict.fromkeys(("steps", "batch"), COUNT),
+        **dict.fromkeys(("learning_rate", "reward_scale", "huber", "alpha"), POSITIVE),
+        "target_rate": Within("(0, 1]"),
+        "hidden": _Widths(),
+    }
     delay: ClassVar[int] = 1  # steps between updates of the target networks
 
     steps: int = 200_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,9 +12,6 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
 from torch import Tensor
 from torch._dynamo.exc import TorchDynamoException
 
@@ -25,10 +21,12 @@ from tailproof.deep.critics import NeuralPolicy
 from tailproof.deep.history import History, Measurements
 from tailproof.deep.settings import EarlyStopping, Run
 from tailproof.errors import FoldError, MethodError
+from tailproof.progress import progress_bar
 from tailproof.worlds.environments import play
 
 _MOST_THREADS = 4
 _BLOCK = 31 * 2**18  # float32 numbers in 31 MB; glibc adapts to blocks of at most 32 MB
+_SHOWN = 20  # steps between updates of the progress bar
 _EXPLODED = 10.0  # factor on the largest possible |Q| beyond which a member has diverged
 
 P = ParamSpec("P")
@@ -141,7 +139,8 @@ def train(
         for logger in run.loggers:
             logger.start(phase, history)
             closing.callback(logger.close)
-        advance = closing.enter_context(_progress(run, phase, start, steps))
+        bar = progress_bar(phase, steps, shown=run.progress, done=start)
+        advance = closing.enter_context(bar)
         for step in range(start, steps):
             learner.update(step)
             done = step + 1
@@ -159,7 +158,8 @@ def train(
             if folder is not None and saves:
                 state = {**learner.tensors(), **_named(history)}
                 checkpoint.save(folder, done, state, fingerprint=fingerprint)
-            advance(done)
+            if done % _SHOWN == 0 or done == steps:
+                advance(done - max(start, (done - 1) // _SHOWN * _SHOWN))
             if settled:
                 break
     return history
@@ -240,29 +240,3 @@ def prepared(run: Run) -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         torch.set_flush_denormal(flushed)
-
-
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.0f} steps/s")
-
-
-@contextmanager
-def _progress(run: Run, phase: str, start: int, steps: int) -> Iterator[Callable[[int], None]]:
-    shown = sys.stderr.isatty() if run.progress is None else run.progress
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        _Rate(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
-        task = bar.add_task(phase, total=steps, completed=start)
-
-        def advance(done: int) -> None:
-            if shown and (done % 20 == 0 or done == steps):
-                bar.update(task, completed=done)
-
-        yield advance

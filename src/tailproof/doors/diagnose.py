@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray, require_fraction
+from tailproof.arrays import AnyArray, FloatArray, IntArray, RowIndex, require_fraction
 from tailproof.critics.linear import (
     Design,
     Ridge,
@@ -33,7 +33,6 @@ from tailproof.errors import (
     Caution,
     FoldError,
     LogError,
-    MethodError,
     SingularError,
     TailproofError,
     TailproofWarning,
@@ -219,21 +218,6 @@ def _sums(counts: IntArray, sums: FloatArray) -> Statistics:
     return Statistics(gram, np.zeros_like(gram), sums[:, None], counts.astype(float))
 
 
-@dataclass(frozen=True, eq=False)
-class Starts:
-    """The first states of the episodes, and the policy's actions there."""
-
-    features: Features
-    states: FloatArray  # (E, p)
-    actions: AnyArray  # (E, L) or (E, L, q)
-    weights: FloatArray  # (E, L)
-
-    def features_at(self, episodes: slice) -> FloatArray:
-        """Return g_e = Σ_a π(a|s₀) φ(s₀, a) of some episodes, (m, d)."""
-        phi = at_actions(self.features, self.states[episodes], self.actions[episodes])
-        return phi.mix(self.weights[episodes])
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinearReference(Reference):
     """LSTD, which equals linear MIS: Ĵ = gᵀA⁻¹b = mean(w_i r_i), w_i = n·φ_iᵀA⁻ᵀg.
@@ -251,11 +235,16 @@ class LinearReference(Reference):
 
     task: Task
     features: Features
-    starts: Starts
-    start_values: FloatArray  # V_e, (E,)
+    first_actions: tuple[AnyArray, FloatArray]  # of the policy where episodes start, and weights
     direction: FloatArray  # A⁻ᵀg, (d,)
     weights: FloatArray  # (n,)
     residuals: FloatArray  # (n,)
+
+    def start_features(self, episodes: slice) -> FloatArray:
+        """Return g_e = Σ_a π(a|s₀) φ(s₀, a) of some episodes, (m, d)."""
+        actions, weights = self.first_actions
+        phi = at_actions(self.features, self.log.first_states[episodes], actions[episodes])
+        return phi.mix(weights[episodes])
 
     @cached_property
     def effects(self) -> FloatArray:
@@ -264,10 +253,11 @@ class LinearReference(Reference):
         rows = np.array([float(log.n_transitions)])
         own = np.add.reduceat(self.weights * self.residuals, log.starts[:-1]) / rows
         spared = self.ridge.penalty(rows) - self.ridge.penalty(rows - log.lengths)
-        moved = (self.start_values - self.value) / max(log.n_episodes - 1, 1)
+        values = [self.start_features(some) @ self.theta for some in _chunks(log.n_episodes)]
+        moved = (np.concatenate(values) - self.value) / max(log.n_episodes - 1, 1)
         return np.asarray(own - spared * float(self.direction @ self.theta) + moved)
 
-    def target_features(self, rows: Any) -> FloatArray:
+    def target_features(self, rows: RowIndex) -> FloatArray:
         """Return Σ_a π(a|s') φ(s', a) at the next states of these rows, (m, d)."""
         actions, weights = self.task.next_actions(rows)
         return at_actions(self.features, self.log.next_states[rows], actions).mix(weights)
@@ -282,17 +272,17 @@ class LinearReference(Reference):
             after = self.target_features(rows) * ~log.terminated[rows, None]
             moment, count = phi.T @ log.rewards[rows], np.array([float(len(phi))])
             stats += Statistics((phi.T @ phi)[None], (phi.T @ after)[None], moment[None], count)
-            total = total - self.starts.features_at(slice(episode, episode + 1))[0]
+            total = total - self.start_features(slice(episode, episode + 1))[0]
         return stats, total / (log.n_episodes - len(episodes))
 
 
 def linear_reference(
-    log: Log, policy: Any, *, gamma: float, method: Method | None = None, seed: int = 0
+    log: Log, policy: Policy | None, *, gamma: float, method: Method | None = None, seed: int = 0
 ) -> LinearReference:
     """Return LSTD with the features and the ridge of a method, or the default ones."""
-    policy, base = for_log(policy, log), None if method is None else method.base
+    acts, base = for_log(policy, log), None if method is None else method.base
     features = getattr(base, "features", None) or default_features(log)
-    task = Task(log, gamma, policy, log.first_states, seed=seed, initial_rows=log.first_rows)
+    task = Task(log, gamma, acts, log.first_states, seed=seed, initial_rows=log.first_rows)
     task = task.with_next_actions()
     blocks = _deal(log, seed)
     members = np.arange(blocks.max() + 1)[:, None]
@@ -310,9 +300,12 @@ def linear_reference(
         rng=np.random.default_rng([seed, 1]),
         rows=task.initial_rows,
     )
-    starts = Starts(features, log.first_states, *first)
-    chunks = [slice(i, i + CHUNK) for i in range(0, log.n_episodes, CHUNK)]
-    start = sum(starts.features_at(some).sum(axis=0) for some in chunks) / log.n_episodes
+    actions, chances = first
+    start = np.zeros(features.size)
+    for some in _chunks(log.n_episodes):
+        phi = at_actions(features, log.first_states[some], actions[some])
+        start = start + phi.mix(chances[some]).sum(axis=0)
+    start = start / log.n_episodes
     theta = solve(matrix, whole.moment[..., None])[0, :, 0]
     direction = solve(np.swapaxes(matrix, 1, 2), start[None, :, None])[0, :, 0]
     if not (np.isfinite(theta).all() and np.isfinite(direction).all()):
@@ -333,11 +326,14 @@ def linear_reference(
         weights=weights,
         task=task,
         features=features,
-        starts=starts,
-        start_values=np.concatenate([starts.features_at(some) @ theta for some in chunks]),
+        first_actions=first,
         direction=direction,
         residuals=residuals,
     )
+
+
+def _chunks(count: int) -> list[slice]:
+    return [slice(first, min(first + CHUNK, count)) for first in range(0, count, CHUNK)]
 
 
 def _by_row(
@@ -346,8 +342,7 @@ def _by_row(
     """Return the weight and the Bellman residual of each row, (n,) each."""
     log: Log = task.log
     weights, residuals = np.empty(log.n_transitions), np.empty(log.n_transitions)
-    for first in range(0, log.n_transitions, CHUNK):
-        rows = slice(first, min(first + CHUNK, log.n_transitions))
+    for rows in _chunks(log.n_transitions):
         phi = features(log.states[rows], log.actions[rows])
         weights[rows] = log.n_transitions * (phi @ direction)
         residuals[rows] = log.rewards[rows] - phi @ theta
@@ -360,27 +355,27 @@ def _by_row(
 
 
 def reference(
-    log: Log, policy: Any, *, gamma: float, method: Method | None = None, seed: int = 0
+    log: Log, policy: Policy | None, *, gamma: float, method: Method | None = None, seed: int = 0
 ) -> Reference:
     """Return the plain estimate for a log, a policy and the settings of a method.
 
     Without a policy it is the mean return of the logged episodes. For one-step logs with propensities
     it is inverse propensity scoring, unless `method` is another; otherwise LSTD.
     """
-    policy = for_log(policy, log)
-    if policy is None:
+    acts = for_log(policy, log)
+    if acts is None:
         return MeanReference.of(log, "mean return", discounted_returns(log, gamma), seed)
-    weighable = log.is_discrete or policy.has_density
+    weighable = log.is_discrete or acts.has_density
     scored = method is None or isinstance(method.base, IPS | BanditDR)
     if log.is_bandit and log.propensity is not None and weighable and scored:
-        weights = importance_weights(Task(log, gamma, policy, log.first_states, seed=seed))
+        weights = importance_weights(Task(log, gamma, acts, log.first_states, seed=seed))
         name = "inverse propensity scoring"
         return MeanReference.of(log, name, weights * log.rewards, seed, weights)
-    return linear_reference(log, policy, gamma=gamma, method=method, seed=seed)
+    return linear_reference(log, acts, gamma=gamma, method=method, seed=seed)
 
 
 def resolve(
-    log: Log, policy: Any, *, gamma: float | None, method: str | Method | None
+    log: Log, policy: Policy | None, *, gamma: float | None, method: str | Method | None
 ) -> tuple[float, Method | None]:
     """Check and return the discount and the method.
 
@@ -568,7 +563,7 @@ def overlap(weights: FloatArray, critic: LinearReference, acts: PolicyOnLog) -> 
     scale = 1 - gamma if known else 1 / (abs(float(weights.mean())) or 1.0)
     if gamma == 0:
         every = max(1, log.n_episodes // _PROBED)
-        acting = critic.starts.features_at(slice(None, None, every))
+        acting = critic.start_features(slice(None, None, every))
     else:
         every = max(1, log.n_transitions // _PROBED)
         acting = critic.target_features(slice(None, None, every))[~log.terminated[::every]]
@@ -597,7 +592,7 @@ def overlap(weights: FloatArray, critic: LinearReference, acts: PolicyOnLog) -> 
 class WorstStep:
     """A transition with a large Bellman residual."""
 
-    episode: Any
+    episode: object  # its id
     step: int
     residual: float
 
@@ -668,7 +663,7 @@ class FoldDisagreement:
     mad: float  # scaled like a standard deviation
     farthest: int  # the fold farthest from the median
     distance: float  # from the median, in MADs
-    episode: Any  # id of the episode in this fold with the largest effect on the whole estimate
+    episode: object  # id of the episode in this fold with the largest effect on the whole estimate
 
 
 def fold_disagreement(estimate: Reference, folds: int) -> FoldDisagreement:
@@ -699,9 +694,9 @@ _SPARE = 40
 class EpisodeInfluence:
     """The effect of one episode on the estimate."""
 
-    episode: Any  # its id
+    episode: object  # its id
     name: str  # what to call it: the row of the file, if it has one only, and its id
-    group: Any  # the id of its group; None without groups
+    group: object  # the id of its group; None without groups
     steps: int
     effect: float  # Ĵ − Ĵ₍₋ₑ₎: the estimate, minus the one refitted without this episode
     value_without: float  # Ĵ₍₋ₑ₎
@@ -759,53 +754,14 @@ class Influence:
         return "\n".join(lines)
 
 
-def influence(
-    log: Log,
-    policy: Any = None,
-    *,
-    gamma: float | None = None,
-    method: str | Method | None = None,
-    top: int = 10,
-    folds: int = 10,
-    seed: int = 0,
-) -> Influence:
-    """Return the episodes with the largest effect on the plain estimate, with the exact effect of each.
+def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0) -> Influence:
+    """Return the `top` episodes with the largest effect on a reference estimate.
 
     Candidates are chosen by first-order effects; the estimate without each of them is then computed
     exactly, by solving a small system, without a new pass over the log (equations in
-    `reference.LinearReference`). The effect equals that of `evaluate` on the log without the episode
-    and its first state.
-
-    Parameters
-    ----------
-    log, policy, gamma, seed
-        As in `evaluate`. Without a policy, the estimate is the mean return of the logged episodes;
-        gamma is then 1 unless given.
-    method
-        The method whose features and ridge are used. The effect is always that on the plain estimate.
-    top
-        Number of episodes to return.
-    folds
-        Number of folds K of the median that is reported with the plain estimate.
-
-    Examples
-    --------
-    >>> from tailproof import Log
-    >>> rewards = [1.0, 2.0, 3.0, 2.0, 1000.0, 1.0]
-    >>> log = Log.from_arrays([0.0] * 6, [0] * 6, rewards, [0.0] * 6, episode=list("abcdef"))
-    >>> worst = influence(log, top=1).episodes[0]
-    >>> worst.episode, round(worst.value_without, 3)
-    ('e', 1.8)
+    `LinearReference`). The effect equals that of `evaluate` on the log without the episode and its
+    first state. `folds` is the K of the median that is reported with the plain estimate.
     """
-    if not isinstance(top, int) or top < 1:
-        raise MethodError(f"top must be a number of episodes, 1 or more. Got {top!r} instead.")
-    discount, chosen = resolve(log, policy, gamma=gamma, method=method)
-    estimate = reference(log, policy, gamma=discount, method=chosen, seed=seed)
-    return most_influential(estimate, top=top, folds=min(folds, log.n_groups), seed=seed)
-
-
-def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0) -> Influence:
-    """Return the `top` most influential episodes of a reference estimate."""
     log = estimate.log
     effects = estimate.effects
     together = np.bincount(log.copy_of, effects, minlength=log.n_episodes)  # at the first copy
@@ -1316,7 +1272,13 @@ def _diagnosis(
     rows = np.flatnonzero(np.isin(log.episode_of_row, first))
     shape = choice.shape if choice is not None and once is log else None
     shape = shape or profile.of(once).reward_shape
-    weights = _weights(log, None if choice is None else choice.weights, plain)
+    weights = plain.weights
+    if (
+        choice is not None
+        and choice.weights is not None
+        and len(choice.weights) == log.n_transitions
+    ):
+        weights = choice.weights
     covered = None
     if critic is not None and estimate is not None and weights is not None:
         covered = overlap(weights, critic, estimate.on_log)
@@ -1371,14 +1333,9 @@ def _tails(samples: dict[str, FloatArray], clusters: Clustering) -> dict[str, Ta
     }
 
 
-def _weights(log: Log, own: FloatArray | None, plain: Reference) -> FloatArray | None:
-    """Return the row weights of `evaluate`, or else those of the plain estimate."""
-    return own if own is not None and len(own) == log.n_transitions else plain.weights
-
-
 def _evaluated(
     profile: LogProfile,
-    policy: Any,
+    policy: Policy | None,
     known: Estimate | None,
     settings: dict[str, Any],
     gamma: float,

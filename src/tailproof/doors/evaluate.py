@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray, as_array, require_finite
+from tailproof.critics.custom import Custom
 from tailproof.critics.ensembles import Critics
+from tailproof.critics.lstd import LSTD
 from tailproof.critics.task import Task, summarise_policy, without_copies
 from tailproof.doors.estimate import (
     Estimate,
@@ -49,7 +51,7 @@ from tailproof.profile.checks import too_few_rows
 from tailproof.profile.profile import LogProfile
 from tailproof.progress import staged
 from tailproof.robust.gains import FoldValues
-from tailproof.robust.means import Mean, SampleMean
+from tailproof.robust.means import Mean, SampleMean, apply_mean
 from tailproof.robust.pooling import TailPooled
 
 
@@ -141,7 +143,8 @@ def logged_value(
         if by_group:
             groups, place = np.unique(groups, return_inverse=True)
             samples = np.bincount(place, samples).astype(float)
-        values[k] = mean(samples, groups=groups, rng=rng) * len(samples) / len(own)
+        value = apply_mean(mean, samples, groups=groups, rng=rng)
+        values[k] = value * len(samples) / len(own)
     return LoggedValue(value=float(method.aggregate(values)), all_folds=values, how="returns")
 
 
@@ -166,7 +169,12 @@ def _only_action(states: FloatArray) -> IntArray:
 
 
 def _for_states(base: Any, log: Log) -> Any:
-    """Return a base that learns V(s) with the state's part of the features of Q(s, a)."""
+    """Return a base that learns V(s) with the state's part of the features of Q(s, a).
+
+    A function of the user's own knows the log's actions, and LSTD stands in for it.
+    """
+    if isinstance(base, Custom):
+        return LSTD()
     changes: dict[str, Any] = {}
     features = getattr(base, "features", None)
     if isinstance(features, str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,12 +27,12 @@ from tailproof.critics.linear import (
 )
 from tailproof.critics.lstd import LSTD
 from tailproof.critics.task import Task
-from tailproof.errors import MethodError, PartitionError
+from tailproof.errors import PartitionError
 from tailproof.estimators.mis import marginal_weights
 from tailproof.features import Features
 from tailproof.log.folds import Folds, shuffled_groups
 from tailproof.log.log import Log
-from tailproof.parameters import Configurable
+from tailproof.parameters import COUNT, Configurable
 from tailproof.robust.means import Mean, SampleMean
 
 
@@ -57,6 +57,8 @@ class DR(Configurable):
         1 means no cross-fitting; then, with one feature map and no ridge, DR equals MIS and LSTD.
     """
 
+    constraints: ClassVar = {"parts": COUNT}
+
     critic: CriticAlgorithm = field(default_factory=LSTD)
     features: Features | str | None = None
     ridge: Any = 1e-6
@@ -65,11 +67,10 @@ class DR(Configurable):
     parts: int = 2
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_mean(self.mean, self.unit)
         LSTD(ridge=self.ridge)
         require_evaluating_critic(self.critic)
-        if self.parts < 1:
-            raise MethodError(f"parts must be at least 1. Got {self.parts!r} instead.")
 
     @property
     def capabilities(self) -> Capabilities:

@@ -34,8 +34,8 @@ from tailproof.estimators.dr import corrected, cross_fit
 from tailproof.estimators.ladder import is_settled
 from tailproof.log.folds import Folds, Whole
 from tailproof.log.log import Log
-from tailproof.parameters import Configurable
-from tailproof.policies.forms import bound, called
+from tailproof.parameters import COUNT, SHARE, Configurable, Within
+from tailproof.policies.forms import BoundPolicy, Policy, bound, called
 from tailproof.profile.observations import (
     Observations,
     common_rewards,
@@ -61,13 +61,11 @@ class Reweight(Protocol):
 class Clip(Configurable):
     """w ↦ min(w, largest): less variance, and a bias where the policy differs much from the log."""
 
+    constraints: ClassVar = {"largest": Within("(0, inf]")}
+
     largest: float
 
-    def __post_init__(self) -> None:
-        if not self.largest > 0:
-            raise MethodError(f"largest must be positive. Got {self.largest!r} instead.")
-
-    def __call__(self, weights: FloatArray, propensity: Any = None) -> FloatArray:  # noqa: ARG002
+    def __call__(self, weights: FloatArray, propensity: FloatArray | None = None) -> FloatArray:  # noqa: ARG002
         """Return the weights, none above `largest`."""
         return np.minimum(weights, self.largest)
 
@@ -76,12 +74,11 @@ class Clip(Configurable):
 class Shrink(Configurable):
     """w ↦ λw / (w² + λ): optimistic shrinkage (Su et al. 2020). λ = ∞ leaves w, λ = 0 gives 0."""
 
+    constraints: ClassVar = {"strength": Within("[0, inf]")}
+
     strength: float
 
-    def __post_init__(self) -> None:
-        _check_positive("strength", self.strength)
-
-    def __call__(self, weights: FloatArray, propensity: Any = None) -> FloatArray:  # noqa: ARG002
+    def __call__(self, weights: FloatArray, propensity: FloatArray | None = None) -> FloatArray:  # noqa: ARG002
         """Return the shrunk weights."""
         if np.isinf(self.strength):
             return weights
@@ -94,10 +91,9 @@ class Shrink(Configurable):
 class ImplicitExploration(Configurable):
     """π / (μ + γ), IX (Neu 2015; Gabbianelli et al. 2024): never above 1/γ, and γ = 0 leaves w."""
 
-    offset: float
+    constraints: ClassVar = {"offset": Within("[0, inf]")}
 
-    def __post_init__(self) -> None:
-        _check_positive("offset", self.offset)
+    offset: float
 
     def __call__(self, weights: FloatArray, propensity: FloatArray) -> FloatArray:
         """Return w μ / (μ + γ)."""
@@ -111,12 +107,11 @@ class PowerMean(Configurable):
     λ = 0 leaves w, λ = 1 gives 1.
     """
 
+    constraints: ClassVar = {"strength": SHARE}
+
     strength: float
 
-    def __post_init__(self) -> None:
-        _check_share("strength", self.strength)
-
-    def __call__(self, weights: FloatArray, propensity: Any = None) -> FloatArray:  # noqa: ARG002
+    def __call__(self, weights: FloatArray, propensity: FloatArray | None = None) -> FloatArray:  # noqa: ARG002
         """Return the smoothed weights."""
         if self.strength == 1:
             return np.where(weights > 0, 1.0, 0.0)
@@ -127,10 +122,9 @@ class PowerMean(Configurable):
 class ExponentialSmoothing(Configurable):
     """π / μ^β (Aouali et al. 2023): β = 1 leaves w, β = 0 gives π."""
 
-    power: float
+    constraints: ClassVar = {"power": SHARE}
 
-    def __post_init__(self) -> None:
-        _check_share("power", self.power)
+    power: float
 
     def __call__(self, weights: FloatArray, propensity: FloatArray) -> FloatArray:
         """Return w μ^(1 − β)."""
@@ -146,10 +140,9 @@ class LogSumExp(Configurable):
     `tailproof.robust.means` it is not shift-equivariant.
     """
 
-    strength: float = 1.0
+    constraints: ClassVar = {"strength": Within("[0, inf]")}
 
-    def __post_init__(self) -> None:
-        _check_positive("strength", self.strength)
+    strength: float = 1.0
 
     def __call__(self, samples: ArrayLike, *, groups: Labels = None, rng: Rng = None) -> float:  # noqa: ARG002
         """Return the mean of samples, (n,)."""
@@ -163,16 +156,6 @@ class LogSumExp(Configurable):
             for side in (x, -x)
         )
         return float(gains - losses)
-
-
-def _check_positive(name: str, value: float) -> None:
-    if not value >= 0:
-        raise MethodError(f"{name} must be at least 0. Got {value!r} instead.")
-
-
-def _check_share(name: str, share: float) -> None:
-    if not 0 <= share <= 1:
-        raise MethodError(f"{name} must lie between 0 and 1. Got {share!r} instead.")
 
 
 #: Caution for intervals with changed weights.
@@ -363,6 +346,7 @@ class BanditDR(Configurable):
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
+    constraints: ClassVar = {"parts": COUNT}
 
     critic: CriticAlgorithm = field(default_factory=LSTD)
     mean: Mean = SampleMean()
@@ -371,6 +355,7 @@ class BanditDR(Configurable):
     parts: int = 2
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_evaluating_critic(self.critic)
         check_mean(self.mean, self.unit)
 
@@ -455,7 +440,7 @@ def importance_weights(task: Task, reweight: Reweight | None = None) -> FloatArr
     return weights if reweight is None else reweight(weights, log.propensity)
 
 
-def target_density(policy: Any, log: Log) -> FloatArray:
+def target_density(policy: Policy | BoundPolicy | None, log: Log) -> FloatArray:
     """Return π(a|s), or its density, at the logged actions, (n,)."""
     acts = bound(policy, log.action_space)
     if log.is_discrete:
@@ -605,11 +590,13 @@ class EpisodeDR(Configurable):
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
+    constraints: ClassVar = {"parts": COUNT}
 
     critic: CriticAlgorithm = field(default_factory=LSTD)
     parts: int = 2
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_evaluating_critic(self.critic)
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
@@ -662,7 +649,7 @@ class EpisodeDR(Configurable):
         return result
 
 
-def cumulative_weights(policy: object, log: Log) -> FloatArray:
+def cumulative_weights(policy: Policy | BoundPolicy | None, log: Log) -> FloatArray:
     """Return w_t = Π_{u ≤ t} π(a_u|s_u) / μ(a_u|s_u) of each row, (n,)."""
     if log.propensity is None:
         raise LogError(

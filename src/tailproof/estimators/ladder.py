@@ -523,7 +523,8 @@ def single(
 def _state_map(features: Any, log: Log) -> Any:
     """Return the functions of the state behind a feature map."""
     if isinstance(features, JointBasis):
-        return Basis.fit(log.states, knots=KNOTS if features.basis.knots else 0)
+        bent = isinstance(features.basis, Basis) and bool(features.basis.knots)
+        return Basis.fit(log.states, knots=KNOTS if bent else 0)
     return features.state_features
 
 

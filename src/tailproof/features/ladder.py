@@ -5,9 +5,8 @@ Each rung of the ladder can represent more functions than the one below it, and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from tailproof.features.maps import (
     Additive,
     Basis,
     Features,
+    FittedMap,
     Fourier,
     Interactions,
     Joint,
@@ -27,6 +27,7 @@ from tailproof.features.maps import (
     default_features,
     joined,
 )
+from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
 
 #: Valid names for `features=`.
@@ -43,23 +44,23 @@ _VISITS = 20  # fewest mean visits of each state for a table
 class JointBasis:
     """φ(s, a): a basis of the state and the continuous action, joined."""
 
-    basis: Any
+    basis: FittedMap
 
     @property
     def size(self) -> int:
         """Number of features."""
-        return int(self.basis.size(0))
+        return self.basis.size(0)
 
     def constant(self) -> FloatArray:
         """Return θ with φᵀθ = 1 everywhere, (d,)."""
-        return np.asarray(self.basis.constant())
+        return self.basis.constant()
 
     def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return φ at n state-action pairs, (n, d)."""
-        return np.asarray(self.basis(joined(states, actions)))
+        return self.basis(joined(states, actions))
 
 
-def as_features(given: Any, log: Any) -> Features:
+def as_features(given: Features | str | None, log: Log) -> Features:
     """Return the given features, those of a name, or the default.
 
     Examples
@@ -73,11 +74,11 @@ def as_features(given: Any, log: Any) -> Features:
         return default_features(log)
     if isinstance(given, str):
         return named_features(given, log)
-    return given  # type: ignore[no-any-return]
+    return given
 
 
-def named_features(name: str, log: Any) -> Features:
-    """Return the features of this name for a log in memory, fitted to its states.
+def named_features(name: str, log: Log) -> Features:
+    """Return the features of this name for a log, fitted to its states.
 
     ``"polynomial"`` are those of the paper's released code: bias, main effects and pairwise products
     of the state, in one model for each action; ``"interactions"`` those of its text, main effects and
@@ -90,11 +91,6 @@ def named_features(name: str, log: Any) -> Features:
             f"features must be a feature map or one of {', '.join(map(repr, NAMES))}. "
             f"Got {name!r} instead."
         )
-    if not hasattr(log, "states"):
-        raise MethodError(
-            f"features={name!r} is fitted to the states of a log in memory, and this one is on disk. "
-            f"Load it (lazy=False), or pass a feature map."
-        )
     if name == "interactions":
         if not isinstance(log.action_space, Discrete):
             return Joint(len(log.state_names), log.action_space.dimension)
@@ -106,7 +102,7 @@ def named_features(name: str, log: Any) -> Features:
     return PerAction(_state_map(name, log, log.states), len(log.state_names), log.n_actions)
 
 
-def _state_map(name: str, log: Any, states: FloatArray) -> Any:
+def _state_map(name: str, log: Log, states: FloatArray) -> FittedMap:
     if name == "polynomial":
         return Basis.fit(states, squares=True)
     if name == "splines":
@@ -122,7 +118,7 @@ def _state_map(name: str, log: Any, states: FloatArray) -> Any:
     return Trees.fit(states, targets / np.where(scale > 0, scale, 1.0), trees=TREES, leaves=leaves)
 
 
-def table_for(log: Any) -> Features | None:
+def table_for(log: Log) -> Features | None:
     """Return one feature for each state and action, if the log visits few states often.
 
     A table represents every function of the state, so no other map is richer.
@@ -139,7 +135,7 @@ def table_for(log: Any) -> Features | None:
     return PerAction(Table(tuple(map(tuple, states.tolist()))), len(log.state_names), log.n_actions)
 
 
-def basis_for(log: Any, *, knots: int = 0) -> Features:
+def basis_for(log: Log, *, knots: int = 0) -> Features:
     """Return the largest standardised basis, with or without knots, that the number of rows allows.
 
     Products are dropped first, then knots, then separate blocks of features for each action.
@@ -147,15 +143,20 @@ def basis_for(log: Any, *, knots: int = 0) -> Features:
     limit = max(min(LARGEST, log.n_transitions // _ROWS), 1)
     if not isinstance(log.action_space, Discrete):
         return _within(limit, joined(log.states, log.actions), JointBasis, knots, squares=True)
-    shape = {"state_dimension": len(log.state_names), "n_actions": log.n_actions}
-    features = _within(limit, log.states, partial(PerAction, **shape), knots)
+    p, blocks = len(log.state_names), log.n_actions
+    features = _within(limit, log.states, lambda basis: PerAction(basis, p, blocks), knots)
     if features.size <= limit:
         return features
-    return _within(limit, log.states, partial(Additive, **shape), knots)
+    return _within(limit, log.states, lambda basis: Additive(basis, p, blocks), knots)
 
 
 def _within(
-    limit: int, states: FloatArray, build: Any, knots: int, *, squares: bool = False
+    limit: int,
+    states: FloatArray,
+    build: Callable[[Basis], Features],
+    knots: int,
+    *,
+    squares: bool = False,
 ) -> Features:
     """Return the largest of several maps with at most `limit` features, or the smallest map."""
     known = Standardise.fit(states)
@@ -163,7 +164,7 @@ def _within(
         basis = Basis.fit(
             states, products=products, squares=squares, knots=hinges, standardise=known
         )
-        features: Features = build(basis)
+        features = build(basis)
         if features.size <= limit:
             break
     return features

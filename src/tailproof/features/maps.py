@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ from tailproof.arrays import AnyArray, FloatArray, IntArray, RowIndex
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
 from tailproof.parameters import Configurable
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import ExtraTreesRegressor
 
 REACH = 3.0  # robust standard deviations beyond which a tamed variable grows logarithmically
 
@@ -113,12 +117,35 @@ class Polynomial(Configurable):
         return psi.T
 
 
-class FittedMap:
+class StateMap(Protocol):
+    """ψ(s): features of the state alone."""
+
+    def size(self, dimension: int, /) -> int:
+        """Return the number of features of a state with `dimension` variables."""
+
+    def __call__(self, states: FloatArray, /) -> FloatArray:
+        """Return ψ(s), (n, size)."""
+
+
+@runtime_checkable
+class HasConstant(Protocol):
+    """A feature map that contains a constant."""
+
+    def constant(self) -> FloatArray | None:
+        """Return θ with φᵀθ = 1 everywhere, (d,); None if a part of the map has none."""
+
+
+class FittedMap(ABC):
     """Base of maps fitted to states, with a known number of features."""
 
     @property
+    @abstractmethod
     def _size(self) -> int:
-        raise NotImplementedError
+        """Number of features."""
+
+    @abstractmethod
+    def __call__(self, states: npt.ArrayLike) -> FloatArray:
+        """Return ψ(s), (n, size)."""
 
     def size(self, dimension: int) -> int:  # noqa: ARG002 for maps such as `Polynomial`
         """Return the number of features."""
@@ -160,7 +187,6 @@ class Basis(FittedMap):
         """Return the basis for these states, (n, p), with knots at their quantiles.
 
         The standardisation of the states may be given, if it is known.
-
 
         A product that is zero or equals a variable in every row, such as that of two indicators of one
         category, is left out.
@@ -325,7 +351,7 @@ def _keys(states: FloatArray) -> Any:
 class Trees(FittedMap):
     """ψ(s): bias, and indicators of the leaf of s in each of several randomised trees."""
 
-    forest: Any  # a scikit-learn forest, fitted to states
+    forest: ExtraTreesRegressor  # fitted to states
     leaves: tuple[tuple[int, ...], ...]  # of each tree, ascending
 
     @classmethod
@@ -385,14 +411,14 @@ class PerAction(Configurable):
     A linear critic on these features is one linear model of ψ(s) for each action.
     """
 
-    state_features: Any
+    state_features: StateMap
     state_dimension: int
     n_actions: int
 
     @property
     def size(self) -> int:
         """Number of features, A times that of ψ."""
-        return self.n_actions * int(self.state_features.size(self.state_dimension))
+        return self.n_actions * self.state_features.size(self.state_dimension)
 
     def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return φ at n state-action pairs, (n, d)."""
@@ -403,8 +429,9 @@ class PerAction(Configurable):
 
     def constant(self) -> FloatArray | None:
         """Return θ with φᵀθ = 1 everywhere, (d,), or None if ψ has no `constant`."""
-        known = getattr(self.state_features, "constant", None)
-        return None if known is None else np.tile(known(), self.n_actions)
+        known = self.state_features
+        own = known.constant() if isinstance(known, HasConstant) else None
+        return None if own is None else np.tile(own, self.n_actions)
 
     def mixed(self, states: FloatArray, weights: FloatArray) -> FloatArray:
         """Return Σ_a weights(s, a) φ(s, a), (n, d), for weights of shape (n, A)."""
@@ -418,14 +445,14 @@ class Additive:
     For logs with too few rows for one block of features per action.
     """
 
-    state_features: Any
+    state_features: StateMap
     state_dimension: int
     n_actions: int
 
     @property
     def size(self) -> int:
         """Number of features: one per action, and those of ψ without the bias."""
-        return self.n_actions + int(self.state_features.size(self.state_dimension)) - 1
+        return self.n_actions + self.state_features.size(self.state_dimension) - 1
 
     def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return φ at n state-action pairs, (n, d)."""

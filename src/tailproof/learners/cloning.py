@@ -26,6 +26,7 @@ from tailproof.learners.improvement import ScoreLearner
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
 from tailproof.log.spaces import Continuous
+from tailproof.parameters import COUNT, Constraint, OneOf, Within, require
 from tailproof.policies.forms import LinearPolicy
 from tailproof.robust.huber_path import huber_estimates
 from tailproof.rules import RULES
@@ -73,7 +74,8 @@ def best_episodes(log: Log, *, top: float, rank: Rank = "auto") -> Ranking:
     >>> len(found.best), found.rank
     (5, 'sum')
     """
-    require_imitation(top, rank)
+    require(IMITATION["top"], top=top)
+    require(IMITATION["rank"], rank=rank)
     reason = ""
     if rank == "auto":
         rank, reason = choose_rank(log)
@@ -157,14 +159,8 @@ def choose_rank(log: Log) -> tuple[Rank, str]:
     return "winsorised", f"Episodes are ranked by {said}"
 
 
-def require_imitation(top: float = 1.0, rank: str = "auto") -> None:
-    """Raise unless `top` is a share of the episodes in (0, 1], and `rank` names a score."""
-    if not isinstance(top, int | float) or not 0 < top <= 1:
-        raise MethodError(
-            f"top, the share of the episodes to imitate, must lie in (0, 1]. Got {top!r} instead."
-        )
-    if rank not in get_args(Rank):
-        raise MethodError(f"rank must be one of {', '.join(get_args(Rank))}. Got {rank!r} instead.")
+#: Constraints of the share of episodes to imitate, and of the score that ranks them.
+IMITATION: dict[str, Constraint] = {"top": Within("(0, 1]"), "rank": OneOf(*get_args(Rank))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +190,11 @@ class Cloning(WithoutBackup):
     """
 
     capabilities: ClassVar[Capabilities] = LEARNER
+    constraints: ClassVar = {
+        **IMITATION,
+        "model": OneOf("auto", "linear", "neural"),
+        "iterations": COUNT,
+    }
 
     features: Features | str | None = None
     ridge: Any = 1e-6
@@ -203,12 +204,8 @@ class Cloning(WithoutBackup):
     model: Literal["auto", "linear", "neural"] = "auto"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         as_ridge(self.ridge)
-        require_imitation(self.top, self.rank)
-        if self.model not in ("auto", "linear", "neural"):
-            raise MethodError(f"model must be auto, linear or neural. Got {self.model!r} instead.")
-        if self.iterations < 1:
-            raise MethodError(f"iterations must be at least 1. Got {self.iterations!r} instead.")
 
     def for_log(self, log: Log) -> Any:
         """Return the base that imitates this log's actions: this one, a regression or a network."""
@@ -281,12 +278,11 @@ class TreeCloning(ScoreLearner):
         As in `fit_behaviour`: closer to the logged behaviour in repeated states, but less smooth.
     """
 
+    constraints: ClassVar = IMITATION
+
     top: float = 1.0
     rank: Rank = "auto"
     exact: bool = False
-
-    def __post_init__(self) -> None:
-        require_imitation(self.top, self.rank)
 
     def _members(
         self,
@@ -327,14 +323,15 @@ class RegressionCloning(WithoutBackup):
     """
 
     capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise",))
+    constraints: ClassVar = IMITATION
 
     ridge: Any = 1e-6
     top: float = 1.0
     rank: Rank = "auto"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         as_ridge(self.ridge)
-        require_imitation(self.top, self.rank)
 
     def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
         log: Log = task.log

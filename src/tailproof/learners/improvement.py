@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tailproof.arrays import FloatArray, require_fraction
+from tailproof.arrays import FloatArray
 from tailproof.critics.base import (
     LEARNER,
     Capabilities,
@@ -32,7 +32,7 @@ from tailproof.errors import MethodError, TailproofError
 from tailproof.estimators.sequential import Auto
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
-from tailproof.parameters import Configurable
+from tailproof.parameters import SHARE, Configurable, OneOf, Within
 from tailproof.policies.forms import Always
 from tailproof.profile.profile import LogProfile
 from tailproof.robust.aggregates import Aggregate
@@ -84,11 +84,10 @@ class Constant(ScoreLearner):
         Always take this action, whatever its value.
     """
 
+    constraints: ClassVar = {"least": SHARE}
+
     least: float = 0.05
     action: int | None = None
-
-    def __post_init__(self) -> None:
-        require_fraction("least", self.least, MethodError)
 
     def _members(
         self, tasks: Sequence[LearningTask], rng: np.random.Generator
@@ -132,11 +131,13 @@ class TreeLearner(ScoreLearner):
         of cross-fitted trees.
     """
 
+    constraints: ClassVar = {"support": SHARE}
+
     support: float = 0.3
     reward: Any = "tamed"
 
     def __post_init__(self) -> None:
-        require_fraction("support", self.support, MethodError)
+        super().__post_init__()
         as_rewards(self.reward)
 
     def _member(self, task: LearningTask) -> Any:
@@ -169,17 +170,18 @@ class OneStep(TreeLearner):
         more data.
     """
 
+    constraints: ClassVar = {
+        "form": OneOf("values", "advantages"),
+        "pessimism": Within("[0, inf)"),
+    }
+
     form: Literal["values", "advantages"] = "values"
     pessimism: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.form not in ("values", "advantages"):
-            raise MethodError(f"form must be values or advantages. Got {self.form!r} instead.")
-        if not 0 <= self.pessimism < np.inf or (self.pessimism and self.form == "values"):
-            raise MethodError(
-                f"pessimism must be 0 or more, and 0 with form='values'. Got {self.pessimism!r}."
-            )
+        if self.pessimism and self.form == "values":
+            raise MethodError(f"pessimism must be 0 with form='values'. Got {self.pessimism!r}.")
 
     def _scores(self, training: TrainingSet) -> TreeValues:
         if self.form == "values":
@@ -221,11 +223,13 @@ class WithinSupport(Configurable):
         As in `TreeLearner`.
     """
 
+    constraints: ClassVar = {"support": SHARE}
+
     base: Any
     support: float = 0.3
 
     def __post_init__(self) -> None:
-        require_fraction("support", self.support, MethodError)
+        super().__post_init__()
         if not isinstance(self.base, CriticAlgorithm):
             raise MethodError(f"base must be a learner such as FQI(). Got {self.base!r} instead.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tailproof.learners.exact_tree import state_tree
 from tailproof.learners.improvement import ScoreLearner
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
+from tailproof.parameters import COUNT, OneOf, Within
 from tailproof.profile.one_step import gcv_ridge
 from tailproof.profile.profile import LogProfile
 
@@ -66,19 +67,15 @@ class PolicyTree(ScoredPolicy):
         What a further leaf must bring at least, in units of the value.
     """
 
+    constraints: ClassVar = {
+        "depth": OneOf(1, 2, 3),
+        "smallest_leaf": COUNT,
+        "leaf_cost": Within("[0, inf]"),
+    }
+
     depth: int = 2
     smallest_leaf: int | None = None
     leaf_cost: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.depth not in (1, 2, 3):
-            raise MethodError(f"depth must be 1, 2 or 3. Got {self.depth!r} instead.")
-        if self.smallest_leaf is not None and self.smallest_leaf < 1:
-            raise MethodError(
-                f"smallest_leaf must be at least 1. Got {self.smallest_leaf!r} instead."
-            )
-        if not self.leaf_cost >= 0:
-            raise MethodError(f"leaf_cost must not be negative. Got {self.leaf_cost!r} instead.")
 
     def _member(self, task: LearningTask) -> Any:
         scores, states = task.scores, task.log.states

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from tailproof.arrays import AnyArray, IntArray
 from tailproof.errors import PartitionError, TaughtWarning
 from tailproof.log.log import Log, physical_memory
-from tailproof.parameters import Configurable
+from tailproof.parameters import COUNT, Configurable
 
 
 @dataclass(frozen=True)
@@ -119,17 +119,10 @@ class Whole(Configurable):
 class _Several(Configurable):
     """Base class of partitions with K members."""
 
-    folds: int = 5
+    constraints: ClassVar = {"folds": COUNT}
+    refusal: ClassVar = PartitionError
 
-    def __post_init__(self) -> None:
-        if (
-            not isinstance(self.folds, int | np.integer)
-            or isinstance(self.folds, bool)
-            or self.folds < 1
-        ):
-            raise PartitionError(
-                f"folds must be a whole number of at least 1. Got {self.folds!r} instead."
-            )
+    folds: int = 5
 
     @property
     def count(self) -> int:

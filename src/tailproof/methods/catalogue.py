@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
-from math import ceil, log
 from typing import Any
 
 from tailproof.critics.base import At
@@ -33,7 +32,9 @@ from tailproof.learners.improvement import Constant, ForestFQI, OneStep
 from tailproof.learners.one_step import PolicyScores, PolicyTree
 from tailproof.log.folds import Bootstrap, OutOfBag, Partition, Split, Whole
 from tailproof.methods.method import Method
+from tailproof.parameters import LEVEL, require
 from tailproof.robust.aggregates import Aggregate, Mean, MeanMinusStd, Median, Quantile
+from tailproof.robust.intervals import theory_folds
 from tailproof.robust.means import TrimmedMean
 from tailproof.robust.pooling import TailPooled
 
@@ -49,7 +50,7 @@ class Row:
 _WHOLE, _MEAN = Whole(), Mean()
 
 
-def _row(
+def row(
     about: str,
     base: Any,
     partition: Partition = _WHOLE,
@@ -62,85 +63,85 @@ def _row(
 
 
 EVALUATION: dict[str, Row] = {
-    "auto": _row("Looks at the log first; says what it chose.", Auto()),
-    "fqe": _row("Fitted Q-evaluation: averages.", FQE()),
-    "lstd": _row("Fixed point of FQE, in closed form.", LSTD()),
-    "mis": _row("Reweighted rewards; mean= makes it robust.", MIS()),
-    "dr": _row("Critic plus reweighted residuals, cross-fitted.", DR()),
-    "roam-dm": _row("Median of K critics at each (s, a).", FQE(), Split(5), Median(), "pointwise"),
-    "roam-variant": _row("Median of K values.", FQE(), Split(5), Median()),
-    "roam-fqe": _row("Median inside every Bellman target.", FQE(), Split(5), Median(), "backup"),
-    "roam-mis": _row("Median of K reweighted means.", MIS(), Split(5), Median()),
-    "roam-dr": _row("Median of K doubly robust values.", DR(), Split(5), Median()),
-    "ma-dm": _row("Mean of K critics: splitting alone.", FQE(), Split(5), Mean(), "pointwise"),
-    "ma-mis": _row("Mean of K reweighted means.", MIS(), Split(5), Mean()),
-    "tm-mis": _row("Trimmed mean of weighted rewards.", MIS(mean=TrimmedMean(0.02))),
-    "b-roam-dm": _row(
+    "auto": row("Looks at the log first; says what it chose.", Auto()),
+    "fqe": row("Fitted Q-evaluation: averages.", FQE()),
+    "lstd": row("Fixed point of FQE, in closed form.", LSTD()),
+    "mis": row("Reweighted rewards; mean= makes it robust.", MIS()),
+    "dr": row("Critic plus reweighted residuals, cross-fitted.", DR()),
+    "roam-dm": row("Median of K critics at each (s, a).", FQE(), Split(5), Median(), "pointwise"),
+    "roam-variant": row("Median of K values.", FQE(), Split(5), Median()),
+    "roam-fqe": row("Median inside every Bellman target.", FQE(), Split(5), Median(), "backup"),
+    "roam-mis": row("Median of K reweighted means.", MIS(), Split(5), Median()),
+    "roam-dr": row("Median of K doubly robust values.", DR(), Split(5), Median()),
+    "ma-dm": row("Mean of K critics: splitting alone.", FQE(), Split(5), Mean(), "pointwise"),
+    "ma-mis": row("Mean of K reweighted means.", MIS(), Split(5), Mean()),
+    "tm-mis": row("Trimmed mean of weighted rewards.", MIS(mean=TrimmedMean(0.02))),
+    "b-roam-dm": row(
         "Median of critics on bootstrapped episodes.", FQE(), Bootstrap(5), Median(), "pointwise"
     ),
-    "b-roam-mis": _row("Median of values on bootstrapped episodes.", MIS(), Bootstrap(5), Median()),
-    "ips": _row("Bandits: inverse propensity scoring.", IPS()),
-    "snips": _row("Bandits: self-normalised IPS.", IPS(self_normalised=True)),
-    "tail-pooled-snips": _row(
+    "b-roam-mis": row("Median of values on bootstrapped episodes.", MIS(), Bootstrap(5), Median()),
+    "ips": row("Bandits: inverse propensity scoring.", IPS()),
+    "snips": row("Bandits: self-normalised IPS.", IPS(self_normalised=True)),
+    "tail-pooled-snips": row(
         "Bandits: SNIPS with pooled sizes of extremes.",
         IPS(self_normalised=True, mean=TailPooled()),
     ),
-    "clipped-ips": _row("Bandits: weights of at most 10.", IPS(reweight=Clip(10.0))),
-    "shrunk-ips": _row("Bandits: weights shrunk smoothly.", IPS(reweight=Shrink(100.0))),
-    "ix-ips": _row("Bandits: π/(μ + 0.01).", IPS(reweight=ImplicitExploration(0.01))),
-    "power-mean-ips": _row("Bandits: w/(0.9 + 0.1w).", IPS(reweight=PowerMean(0.1))),
-    "smoothed-ips": _row("Bandits: π/μ^0.8.", IPS(reweight=ExponentialSmoothing(0.8))),
-    "lse": _row("Bandits: log-sum-exp mean of w·r.", IPS(mean=LogSumExp())),
-    "bandit-dm": _row("Bandits: reward model, no propensities.", LSTD()),
-    "bandit-dr": _row("Bandits: model plus IPS of its errors.", BanditDR()),
-    "tis": _row("Returns, weighted by all actions of the episode.", EpisodeIS()),
-    "pdis": _row("Rewards, weighted by the actions up to them.", EpisodeIS(per_decision=True)),
-    "sntis": _row("Self-normalised 'tis'.", EpisodeIS(self_normalised=True)),
-    "snpdis": _row(
+    "clipped-ips": row("Bandits: weights of at most 10.", IPS(reweight=Clip(10.0))),
+    "shrunk-ips": row("Bandits: weights shrunk smoothly.", IPS(reweight=Shrink(100.0))),
+    "ix-ips": row("Bandits: π/(μ + 0.01).", IPS(reweight=ImplicitExploration(0.01))),
+    "power-mean-ips": row("Bandits: w/(0.9 + 0.1w).", IPS(reweight=PowerMean(0.1))),
+    "smoothed-ips": row("Bandits: π/μ^0.8.", IPS(reweight=ExponentialSmoothing(0.8))),
+    "lse": row("Bandits: log-sum-exp mean of w·r.", IPS(mean=LogSumExp())),
+    "bandit-dm": row("Bandits: reward model, no propensities.", LSTD()),
+    "bandit-dr": row("Bandits: model plus IPS of its errors.", BanditDR()),
+    "tis": row("Returns, weighted by all actions of the episode.", EpisodeIS()),
+    "pdis": row("Rewards, weighted by the actions up to them.", EpisodeIS(per_decision=True)),
+    "sntis": row("Self-normalised 'tis'.", EpisodeIS(self_normalised=True)),
+    "snpdis": row(
         "'pdis', self-normalised at every step.", EpisodeIS(per_decision=True, self_normalised=True)
     ),
-    "sequential-dr": _row("Critic plus 'pdis' of its errors, cross-fitted.", EpisodeDR()),
+    "sequential-dr": row("Critic plus 'pdis' of its errors, cross-fitted.", EpisodeDR()),
 }
 
 LEARNING: dict[str, Row] = {
-    "fqi": _row("Fitted Q-iteration: averages.", FQI()),
-    "lstd-q": _row("Policy iteration on LSTD (LSPI).", LSPI()),
-    "ma": _row("Mean of K critics: splitting alone.", FQI(), Split(5), Mean()),
-    "room-vm": _row("Median of K critics at each (s, a).", FQI(), Split(5), Median()),
-    "p-room-vm": _row(
+    "fqi": row("Fitted Q-iteration: averages.", FQI()),
+    "lstd-q": row("Policy iteration on LSTD (LSPI).", LSPI()),
+    "ma": row("Mean of K critics: splitting alone.", FQI(), Split(5), Mean()),
+    "room-vm": row("Median of K critics at each (s, a).", FQI(), Split(5), Median()),
+    "p-room-vm": row(
         "Low quantile of K critics, q as in the text.", FQI(), Split(5), Quantile(0.1)
     ),
-    "p-room-vm-released": _row(
+    "p-room-vm-released": row(
         "The same, q as in the released code.", FQI(), Split(5), Quantile(0.4)
     ),
-    "room-fqi": _row("Median inside every Bellman target.", FQI(), Split(5), Median(), "backup"),
-    "p-room-fqi": _row(
+    "room-fqi": row("Median inside every Bellman target.", FQI(), Split(5), Median(), "backup"),
+    "p-room-fqi": row(
         "Low quantile in every target, q as in the text.", FQI(), Split(5), Quantile(0.1), "backup"
     ),
-    "p-room-fqi-released": _row(
+    "p-room-fqi-released": row(
         "The same, q as in the released code.", FQI(), Split(5), Quantile(0.4), "backup"
     ),
-    "pb": _row("Mean - 2 std over bootstraps: the text.", FQI(), Bootstrap(5), MeanMinusStd(2.0)),
-    "pb-released": _row(
+    "pb": row("Mean - 2 std over bootstraps: the text.", FQI(), Bootstrap(5), MeanMinusStd(2.0)),
+    "pb-released": row(
         "Mean - 1 std over out-of-bag episodes.", FQI(), OutOfBag(5), MeanMinusStd(1.0)
     ),
-    "huber-reward": _row("FQI on Huber-regressed rewards.", FQI(reward="huber")),
-    "huber-fqi": _row(
+    "huber-reward": row("FQI on Huber-regressed rewards.", FQI(reward="huber")),
+    "huber-fqi": row(
         "Huber loss, and a low quantile of bootstrapped critics in every target.",
         FQI(huber=1.345),
         Bootstrap(5),
         Quantile(0.25),
         "backup",
     ),
-    "bc": _row("Imitate the log; rewards do not matter.", Cloning()),
-    "percent-bc": _row("Imitate the best episodes, ranked robustly.", Cloning(top=0.3)),
-    "constant": _row("Always the one action that does best.", Constant()),
-    "one-step": _row("One step of improvement over the log, by trees.", OneStep()),
-    "forest-fqi": _row("FQI by trees as averages: cannot diverge.", ForestFQI()),
-    "policy-tree": _row("Bandits: a small tree of doubly robust scores.", PolicyTree()),
-    "policy-scores": _row("Bandits: linear doubly robust scores.", PolicyScores()),
-    "zero-reward": _row("Baseline: FQI that sees no reward at all.", FQI(reward="zero")),
-    "constant-reward": _row("Baseline: every reward is one.", FQI(reward="one")),
+    "bc": row("Imitate the log; rewards do not matter.", Cloning()),
+    "percent-bc": row("Imitate the best episodes, ranked robustly.", Cloning(top=0.3)),
+    "constant": row("Always the one action that does best.", Constant()),
+    "one-step": row("One step of improvement over the log, by trees.", OneStep()),
+    "forest-fqi": row("FQI by trees as averages: cannot diverge.", ForestFQI()),
+    "policy-tree": row("Bandits: a small tree of doubly robust scores.", PolicyTree()),
+    "policy-scores": row("Bandits: linear doubly robust scores.", PolicyScores()),
+    "zero-reward": row("Baseline: FQI that sees no reward at all.", FQI(reward="zero")),
+    "constant-reward": row("Baseline: every reward is one.", FQI(reward="one")),
 }
 
 CATALOGUE: dict[str, Row] = {**EVALUATION, **LEARNING}
@@ -163,19 +164,16 @@ def names() -> tuple[str, ...]:
     return (*CATALOGUE, *deep())
 
 
-def _base(name: str) -> Any:
+def _as_base(given: Any) -> Any:
+    """Return the base of a name, of a function, or the base itself."""
+    if not isinstance(given, str):
+        return Custom(given) if inspect.isroutine(given) or isinstance(given, partial) else given
     from tailproof.deep.rows import DEEP_BASES
 
     known = {**BASES, **DEEP_BASES}
-    if name not in known:
-        raise MethodError(f"There is no base {name!r}. Known are {', '.join(known)}.")
-    return known[name]
-
-
-def _as_base(given: Any) -> Any:
-    if isinstance(given, str):
-        return _base(given)
-    return Custom(given) if inspect.isroutine(given) or isinstance(given, partial) else given
+    if given not in known:
+        raise MethodError(f"There is no base {given!r}. Known are {', '.join(known)}.")
+    return known[given]
 
 
 def _require_replaceable(name: str, own: Any, given: Any) -> None:
@@ -234,21 +232,18 @@ def method(
     >>> method("roam-dm", confidence=0.95).folds
     30
     """
-    row = CATALOGUE.get(name) or deep().get(name)
-    if row is None:
+    known = CATALOGUE.get(name) or deep().get(name)
+    if known is None:
         raise MethodError(
             f"There is no method {name!r}.{did_you_mean(name, names())} `tailproof methods` lists "
             f"them; or compose a Method(base=..., partition=..., aggregate=..., at=...)."
         )
-    chosen, changes = row.method, dict[str, Any]()
+    chosen, changes = known.method, dict[str, Any]()
     if confidence is not None:
         if folds is not None:
             raise MethodError("Give folds or confidence, not both.")
-        if not 0 < confidence < 1:
-            raise MethodError(
-                f"confidence must lie strictly in (0, 1). Got {confidence!r} instead."
-            )
-        folds = ceil(8 * log(2 / (1 - confidence)))
+        require(LEVEL, confidence=confidence)
+        folds = theory_folds(1 - confidence)
     if base is not None:
         changes["base"] = _as_base(base)
         _require_replaceable(name, chosen.base, changes["base"])

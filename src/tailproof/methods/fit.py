@@ -88,7 +88,12 @@ def prepare(log: Log, method: Method, *, seed: int = 0) -> Log:
         return log
     if isinstance(method.clip, str):
         return log.with_rewards(cap_for(method.clip, log).capped(log.rewards))
-    low, high = np.quantile(log.rewards, [method.clip, 1 - method.clip])
+    return winsorised(log, method.clip)
+
+
+def winsorised(log: Log, share: float) -> Log:
+    """Return the log with this share of the rewards on each side clipped to the nearest other one."""
+    low, high = np.quantile(log.rewards, [share, 1 - share])
     return log.with_rewards(np.clip(log.rewards, low, high))
 
 

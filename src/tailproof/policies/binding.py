@@ -455,12 +455,12 @@ def require_index(values: Any, origin: Origin, error: type[Exception]) -> None:
 
 
 def _logged(log: Log) -> RowPolicy:
-    from tailproof.critics.behaviour import behaviour_law  # imports scikit-learn
+    from tailproof.critics.behaviour import behaviour_probabilities  # imports scikit-learn
 
     if not log.is_discrete:
         raise PolicyError("logged, as a policy, needs discrete actions. These are continuous.")
     origin = log.table_rows
-    law, after = behaviour_law(log)
+    law, after = behaviour_probabilities(log)
     table = np.full((origin.count, log.n_actions), 1 / log.n_actions)
     known = origin.next_rows >= 0
     table[origin.next_rows[known]] = after[known]

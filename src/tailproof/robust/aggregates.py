@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil, sqrt
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
-from tailproof.arrays import FloatArray, require_fraction
-from tailproof.errors import MethodError, QuantileWarning
-from tailproof.parameters import Configurable
+from tailproof.arrays import FloatArray
+from tailproof.errors import QuantileWarning
+from tailproof.parameters import SHARE, Configurable, OneOf, Within
 
 _LARGEST_NETWORK = 16  # for larger K, numpy's partition is as fast
 
@@ -144,13 +144,10 @@ class Quantile(Configurable):
     (1.4, 3.0, 1.0)
     """
 
+    constraints: ClassVar = {"q": SHARE, "rule": OneOf("linear", "lower")}
+
     q: float
     rule: Literal["linear", "lower"] = "linear"
-
-    def __post_init__(self) -> None:
-        require_fraction("q", self.q, MethodError)
-        if self.rule not in ("linear", "lower"):
-            raise MethodError(f"rule must be 'linear' or 'lower'. Got {self.rule!r} instead.")
 
     def __call__(self, values: FloatArray) -> FloatArray:
         """Return the quantile along the first axis."""
@@ -177,11 +174,9 @@ class Quantile(Configurable):
 class TrimmedMean(Configurable):
     """The mean of the members without the lowest and highest ⌊fraction·K⌋."""
 
-    fraction: float = 0.2
+    constraints: ClassVar = {"fraction": Within("[0, 0.5)")}
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.fraction < 0.5:
-            raise MethodError(f"fraction must lie in [0, 0.5). Got {self.fraction!r} instead.")
+    fraction: float = 0.2
 
     def __call__(self, values: FloatArray) -> FloatArray:
         """Return the trimmed mean along the first axis."""
@@ -211,12 +206,10 @@ class MeanMinusStd(Configurable):
     (0.0, 5.0)
     """
 
+    constraints: ClassVar = {"ddof": OneOf(0, 1)}
+
     factor: float = 2.0
     ddof: int = 0
-
-    def __post_init__(self) -> None:
-        if self.ddof not in (0, 1):
-            raise MethodError(f"ddof must be 0 or 1. Got {self.ddof!r} instead.")
 
     def factor_for(self, count: int) -> float:
         """Return the factor for the standard deviation with divisor K, of K = `count` members."""

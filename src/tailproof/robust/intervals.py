@@ -14,7 +14,9 @@ from scipy.special import betainc
 
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.errors import FoldError, LevelError, MethodError
+from tailproof.parameters import LEVEL, OneOf, require
 from tailproof.robust.aggregates import Quantile
+from tailproof.robust.tails import check_level
 
 Skew = Literal["symmetric", "left", "right"]
 Rule = Literal["lower", "linear"]
@@ -67,8 +69,7 @@ def share_below_mean(*, skew: Skew = "symmetric", tail_index: float | None = Non
     >>> round(share_below_mean(skew="left", tail_index=1.5), 4)
     0.3333
     """
-    if skew not in get_args(Skew):
-        raise MethodError(f"skew must be one of {get_args(Skew)}. Got {skew!r} instead.")
+    require(OneOf(*get_args(Skew)), skew=skew)
     if skew == "symmetric" or (skew == "right" and tail_index is None):
         return 0.5
     if tail_index is None or math.isnan(tail_index):
@@ -194,8 +195,7 @@ def folds_for(
     >>> folds_for(0.95), folds_for(0.95, "tail-aware-bound", tail_index=1.2)
     (6, 17)
     """
-    if kind not in get_args(Kind):
-        raise MethodError(f"kind must be one of {get_args(Kind)}. Got {kind!r} instead.")
+    require(OneOf(*get_args(Kind)), kind=kind)
     _allowed_miss(level)
     if kind == "fold-t-interval":
         return 2
@@ -206,8 +206,7 @@ def folds_for(
 
 def theory_folds(delta: float) -> int:
     """Return K = ⌈8·log(2/δ)⌉, the number of folds in the paper's theory: 30 at δ = 0.05."""
-    if not 0 < delta < 1:
-        raise LevelError(f"delta must lie between 0 and 1. Got {delta!r}: use 0.05 for 95 %.")
+    require(LEVEL, LevelError, delta=delta)
     return math.ceil(8 * math.log(2 / delta))
 
 
@@ -231,8 +230,7 @@ def _fewest_folds(level: float, *, share: float, sides: int) -> int:
 
 
 def _allowed_miss(level: float) -> float:
-    if not 0 < level < 1:
-        raise LevelError(f"A level must lie between 0 and 1. Got {level!r}: use 0.95 for 95 %.")
+    check_level(level)
     # rounding must not reject a level that is met exactly, such as 0.9375 with 5 folds
     return (1 - level) * (1 + 1e-9)
 

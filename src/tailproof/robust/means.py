@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import scipy
@@ -16,16 +17,7 @@ from numpy.typing import ArrayLike
 
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError, PartitionError, TailproofError
-from tailproof.parameters import Configurable
-
-
-def partial_sums(x: FloatArray) -> FloatArray:
-    """Return S, (n + 1,), with S[j] − S[i] = Σ x[i:j].
-
-    It is accumulated from the middle outwards, so that an outlier at an end causes no loss of digits.
-    """
-    half = len(x) // 2
-    return np.concatenate([-np.cumsum(x[:half][::-1])[::-1], _sums(x[half:])])
+from tailproof.parameters import COUNT, LEVEL, POSITIVE, Configurable, Within
 
 
 def root(pull: Callable[[float, float], float], tau: float) -> float:
@@ -101,6 +93,20 @@ class Mean(Protocol):
         """Return the mean."""
 
 
+def apply_mean(
+    mean: Mean | Callable[[FloatArray], float], samples: FloatArray, *, groups: Labels, rng: Rng
+) -> float:
+    """Return the mean of samples; it may also be a function of the samples alone.
+
+    >>> apply_mean(np.median, np.array([1.0, 2.0, 9.0]), groups=None, rng=None)
+    2.0
+    """
+    settings = inspect.signature(mean).parameters
+    if "groups" in settings or any(each.kind is each.VAR_KEYWORD for each in settings.values()):
+        return float(mean(samples, groups=groups, rng=rng))  # type: ignore[call-arg]
+    return float(mean(samples))
+
+
 def sample_mean(samples: ArrayLike) -> float:
     """Return the arithmetic mean, Σ x_i / n.
 
@@ -129,7 +135,7 @@ def median_of_means(
     >>> median_of_means([1.0, 2.0, 3.0, 4.0, 1000.0], blocks=5)
     3.0
     """
-    _check(blocks=blocks, permutations=permutations, delta=delta)
+    MedianOfMeans(blocks, permutations, delta)
     x = _checked(samples)
     centre = float(np.median(x))  # sums of deviations are exact for constant samples
     sums, sizes = _units(x - centre, groups)
@@ -157,7 +163,7 @@ def trimmed_mean(samples: ArrayLike, *, fraction: float, winsorise: bool = False
     >>> trimmed_mean([1.0, 2.0, 3.0, 7.0, 1000.0], fraction=0.2)
     4.0
     """
-    _check(fraction=fraction)
+    TrimmedMean(fraction)
     x = np.sort(_checked(samples))
     # 0.29 * 100 is a little below 29 in floating point.
     cut = min(math.floor(fraction * len(x) + 1e-9), (len(x) - 1) // 2)
@@ -186,7 +192,9 @@ def huber_path(samples: ArrayLike, taus: ArrayLike) -> FloatArray:
     if thresholds.ndim != 1 or not (thresholds > 0).all():
         raise MethodError(f"Huber thresholds tau must be positive. Got {taus!r} instead.")
     centre, x = _centred(samples)
-    sums = partial_sums(x)
+    # S[j] − S[i] = Σ x[i:j], from the middle outwards: an outlier at an end causes no loss of digits
+    half = len(x) // 2
+    sums = np.concatenate([-np.cumsum(x[:half][::-1])[::-1], _sums(x[half:])])
 
     def pull(m: float, tau: float) -> float:
         low, high = x.searchsorted(m - tau), x.searchsorted(m + tau)
@@ -221,7 +229,7 @@ def catoni(samples: ArrayLike, *, delta: float = 0.05, variance: float | None = 
     >>> round(catoni([1.0, 2.0, 3.0] * 5 + [1e9]), 1)
     2.1
     """
-    _check(delta=delta, variance=variance)
+    Catoni(delta, variance)
     centre, x = _centred(samples)
     budget = 2 * math.log(2 / delta)
     if variance is None:
@@ -249,7 +257,7 @@ def lee_valiant(
     >>> lee_valiant([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1e9], delta=1e-3)
     1.0
     """
-    _check(delta=delta)
+    LeeValiant(delta)
     x = _checked(samples)
     blocks = min(math.ceil(math.log(1 / delta)), len(_units(x, groups)[0]))
     kappa = median_of_means(x, blocks=blocks, groups=groups, rng=rng)
@@ -268,13 +276,12 @@ def lee_valiant(
 
 
 class _Settings(Configurable):
-    """Base of the means: settings that are checked once and passed to a function above."""
+    """Base of the means: settings that are passed to a function above, which checks them."""
 
+    constraints: ClassVar = {"delta": LEVEL, "fraction": Within("[0, 0.5]"), "variance": POSITIVE}
+    constraints |= {"blocks": COUNT, "permutations": COUNT}
     function: ClassVar[Callable[..., float]]
     in_blocks: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        _check(**vars(self))
 
     def __call__(self, samples: ArrayLike, *, groups: Labels = None, rng: Rng = None) -> float:
         """Return the mean of `samples`, (n,)."""
@@ -375,24 +382,6 @@ def _checked(samples: ArrayLike) -> FloatArray:
             f"({len(bad)} such entries of {len(x)}); repair or drop them, or rescale them all."
         )
     return x
-
-
-def _check(**settings: Any) -> None:
-    """Raise if a setting is out of range, with one rule per name; None means chosen from the data."""
-    for name, value in settings.items():
-        if name == "delta":
-            must, holds = "lie strictly between 0 and 1", 0 < value < 1
-        elif name == "fraction":
-            must, holds = "lie between 0 and 0.5", 0 <= value <= 0.5
-        elif name == "variance":
-            must, holds = "be positive and finite", value is None or 0 < value < math.inf
-        elif name in ("blocks", "permutations"):
-            must = "be a positive integer"
-            holds = value is None or (isinstance(value, int | np.integer) and value > 0)
-        else:
-            raise NotImplementedError(f"_check has no rule for the setting {name!r}: add one.")
-        if not holds:
-            raise MethodError(f"{name} must {must}. Got {value!r} instead.")
 
 
 def _units(x: FloatArray, groups: Labels) -> tuple[FloatArray, FloatArray]:

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.special import ndtri
 
 from tailproof.arrays import BoolArray, FloatArray, IntArray
-from tailproof.errors import MethodError
-from tailproof.parameters import Configurable
+from tailproof.parameters import Configurable, OneOf
 from tailproof.robust.spreads import Hall
 
 #: Scores of rows, (n,), for rewards, (n,): affine in the rewards; their mean is the estimate.
@@ -256,13 +255,9 @@ class TailPooled(Configurable):
         Which sizes are pooled: "upper", "lower" or "both"; by default the heavier side.
     """
 
-    tail: Tail | None = None
+    constraints: ClassVar = {"tail": OneOf(*get_args(Tail))}
 
-    def __post_init__(self) -> None:
-        if self.tail is not None and self.tail not in get_args(Tail):
-            raise MethodError(
-                f"tail must be 'upper', 'lower', 'both' or None. Got {self.tail!r} instead."
-            )
+    tail: Tail | None = None
 
     def rewards(
         self,

@@ -14,6 +14,7 @@ import scipy
 from tailproof.arrays import FloatArray, IntArray, require_finite
 from tailproof.errors import LevelError, LogError, MethodError
 from tailproof.log.validation import runs as episode_runs
+from tailproof.parameters import POSITIVE, OneOf, Within, require
 
 # differences of larger values could overflow in every centred statistic
 LARGEST = 1e300
@@ -49,17 +50,7 @@ def check_level(level: float) -> None:
 
 def check_theta(theta: float) -> None:
     """Raise `MethodError` unless theta is an extremal index, 0 < theta ≤ 1."""
-    if not 0 < theta <= 1:
-        raise MethodError(
-            f"theta, the extremal index, must lie in (0, 1]. Got {theta!r}: use 1 for independent "
-            "values, or what extremal_index measures."
-        )
-
-
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise `MethodError` unless value is one of the choices."""
-    if value not in choices:
-        raise MethodError(f"{name} must be one of {', '.join(choices)}. Got {value!r} instead.")
+    require(Within("(0, 1]"), theta=theta)
 
 
 def median_of(values: FloatArray) -> FloatArray:
@@ -451,8 +442,8 @@ def tail_path(
 def _checked(
     x: npt.ArrayLike, side: Side, method: Estimator, level: float, theta: float
 ) -> FloatArray:
-    check_choice("side", side, get_args(Side))
-    check_choice("method", method, get_args(Estimator))
+    require(OneOf(*get_args(Side)), side=side)
+    require(OneOf(*get_args(Estimator)), method=method)
     check_level(level)
     check_theta(theta)
     return as_sample("x", x)
@@ -494,7 +485,9 @@ def max_to_sum(x: npt.ArrayLike, p: float, *, centre: float = 0.0) -> float:
     >>> max_to_sum([1.0, -3.0, 2.0], 2)
     0.6428571428571429
     """
-    powers = _powers(x, p, centre)
+    require(POSITIVE, p=p)
+    distance = unit_scale(np.abs(as_sample("x", x) - centre))
+    powers = distance if p == 1 else distance**p
     return float(powers.max() / powers.sum()) if powers.any() else 1 / len(powers)
 
 
@@ -578,14 +571,6 @@ def moment_evidence(
     )
 
 
-def _powers(x: npt.ArrayLike, p: float, centre: float) -> FloatArray:
-    """Return |x − c|^p, scaled so that none exceeds one."""
-    if not 0 < p < math.inf:
-        raise MethodError(f"p, the order of a moment, must be positive. Got {p!r}: use 1 or 2.")
-    distance = unit_scale(np.abs(as_sample("x", x) - centre))
-    return distance if p == 1 else distance**p
-
-
 #: Larger samples are thinned before their medcouple is computed.
 EXACT = 20_000
 
@@ -653,8 +638,7 @@ def medcouple(x: npt.ArrayLike, *, exact_up_to: int = EXACT) -> Medcouple:
     0.6
     """
     values = np.sort(as_sample("x", x))
-    if exact_up_to < 3:
-        raise MethodError(f"exact_up_to must be 3 or more. Got {exact_up_to!r} instead.")
+    require(Within("[3, inf)", whole=True), exact_up_to=exact_up_to)
     n = len(values)
     if n > exact_up_to:
         values = values[((np.arange(exact_up_to) + 0.5) * n / exact_up_to).astype(int)]
@@ -714,8 +698,7 @@ def tail_asymmetry(
     x = as_sample("x", x)
     check_level(level)
     check_theta(theta)
-    if not 0 < share < 0.5:
-        raise MethodError(f"share must lie between 0 and 0.5. Got {share!r}: use 0.05.")
+    require(Within("(0, 0.5)"), share=share)
     n = len(x)
     inner = max(int(n * share / 2), 1)
     ends = [max(inner - 1, 0), max(n - inner, 0)]
@@ -850,13 +833,12 @@ def extremal_index(
     (1.0, True)
     """
     x = as_sample("x", x)
-    check_choice("side", side, get_args(Extremes))
+    require(OneOf(*get_args(Extremes)), side=side)
     check_level(level)
     n = len(x)
     if share is None:
         share = min(max(0.01, 100 / n), 0.1)
-    if not 0 < share <= 0.5:
-        raise MethodError(f"share must lie in (0, 0.5]. Got {share!r}: use 0.01 for 1 %.")
+    require(Within("(0, 0.5]"), share=share)
     starts = np.array([0, n])
     if episode is not None:
         starts, _ = episode_runs(np.asarray(episode), n)
@@ -1154,17 +1136,17 @@ def residual_monitor(
     """
     delta = as_sample("residuals", residuals)
     n = len(delta)
-    if window is None:
-        window = min(max(n // 100, 50), n)
-    elif window < 2:
-        raise MethodError(f"window must be 2 rows or more. Got {window!r}; leave it out for n/100.")
-    if worst < 0:
-        raise MethodError(f"worst must be a number of rows, 0 or more. Got {worst!r} instead.")
+    window = min(max(n // 100, 50), n) if window is None else window
+    if n > 1:
+        require(Within("[2, inf)", whole=True), window=window)
+    require(Within("[0, inf)", whole=True), worst=worst)
     window, worst = min(window, n), min(worst, n)
     distance = np.abs(delta - median_of(delta))
     farthest = np.argpartition(distance, n - worst)[n - worst :] if worst else np.empty(0, np.intp)
     farthest = farthest[np.lexsort((farthest, -distance[farthest]))]
-    std = deviation_of(delta)
+    std, windows = deviation_of(delta), n // window
+    even = delta[: (windows - 1) * window].reshape(windows - 1, window)
+    centred = np.abs(even - median_of(even)[:, None])
     scale = GAUSSIAN * float(median_of(distance))
     ratio = std / scale if scale > 0 else (math.inf if std > 0 else math.nan)
     return ResidualMonitor(
@@ -1172,16 +1154,8 @@ def residual_monitor(
         mad=scale,
         ratio=ratio,
         window=window,
-        starts=np.arange(n // window) * window,
-        scale=_window_scales(delta, window),
+        starts=np.arange(windows) * window,
+        scale=np.append(GAUSSIAN * median_of(centred), mad(delta[(windows - 1) * window :])),
         worst=farthest,
         worst_values=delta[farthest],
     )
-
-
-def _window_scales(delta: FloatArray, window: int) -> FloatArray:
-    """Return the MAD of each window; the last one includes the remaining rows."""
-    windows = len(delta) // window
-    even = delta[: (windows - 1) * window].reshape(windows - 1, window)
-    centred = np.abs(even - median_of(even)[:, None])
-    return np.append(GAUSSIAN * median_of(centred), mad(delta[(windows - 1) * window :]))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +14,7 @@ from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace, Discrete, as_space
 from tailproof.noise import Noise, add_noise
 from tailproof.policies.forms import Policy, bound, is_deterministic
+from tailproof.progress import progress_bar
 
 if TYPE_CHECKING:
     from tailproof.worlds import World
@@ -177,7 +176,7 @@ def _world_log(
 ) -> Log:
     columns: dict[str, Any] = {}
     recorded = np.zeros((episodes, steps), dtype=bool)
-    with _bar(steps, progress) as advance:
+    with progress_bar("rollout", steps, shown=progress, after=2) as advance:
         for time_step, move in enumerate(_moves(world, policy, episodes, steps, seed)):
             recorded[move.alive, time_step] = True
             for name, values in move._asdict().items():
@@ -221,7 +220,7 @@ def _environment_log(
     policy_rng, seeding = np.random.default_rng(seed).spawn(2)
     rows: list[tuple[Any, ...]] = []
     first_seed: int | None = int(seeding.integers(2**31))
-    with _bar(episodes, progress) as advance:
+    with progress_bar("rollout", episodes, shown=progress, after=2) as advance:
         # Rounds of one episode per sub-environment: taking the episodes that end first would be
         # biased towards short ones.
         for first in range(0, episodes, vector.num_envs):
@@ -282,26 +281,3 @@ def _next_states(
             final = flatten(vector.single_observation_space, infos["final_obs"][i])
             states[i] = np.asarray(final)
     return states
-
-
-@contextmanager
-def _bar(total: int, shown: bool | None) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar, by default on a terminal after two seconds."""
-    if shown is False:
-        yield lambda amount: None  # noqa: ARG005
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console, started = Console(stderr=True), time.monotonic()
-    with ExitStack() as open_bars:
-        bar = Progress(console=console, transient=console.is_terminal)
-        task = bar.add_task("rollout", total=total)
-
-        def advance(amount: int) -> None:
-            bar.update(task, advance=amount)
-            late = console.is_terminal and time.monotonic() - started > 2
-            if (shown or late) and not bar.live.is_started:
-                open_bars.enter_context(bar)
-
-        yield advance

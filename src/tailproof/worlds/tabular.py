@@ -188,7 +188,7 @@ class TabularMDP(ExactWorld):
         system = np.eye(self.n_states) - gamma * self._kernel(table).T
         return np.linalg.solve(system, (1 - gamma) * self.initial)[:, None] * table
 
-    def logged_law(self, behaviour: Policy, *, steps: int | None = None) -> FloatArray:
+    def logged_probabilities(self, behaviour: Policy, *, steps: int | None = None) -> FloatArray:
         """Return d^D(s, a), the distribution of a transition in a log of `steps` steps, (S, A)."""
         table = self.table(behaviour)
         kernel = self._kernel(table)
@@ -204,7 +204,7 @@ class TabularMDP(ExactWorld):
     ) -> FloatArray:
         """Return ω = d^π/d^D, (S, A): 0 if both are 0, infinite if only d^D is 0."""
         wanted = self.occupancy(policy, gamma=gamma)
-        logged = self.logged_law(behaviour, steps=steps)
+        logged = self.logged_probabilities(behaviour, steps=steps)
         ratio: FloatArray = np.where(wanted > 0, np.inf, 0.0)
         np.divide(wanted, logged, out=ratio, where=logged > 0)
         return ratio

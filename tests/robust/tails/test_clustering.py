@@ -131,8 +131,8 @@ def test_too_few_extremes_are_not_estimable(x, share):
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"side": "top"}, MethodError, "side must be one of both, right, left. Got 'top'"),
-        ({"share": 0}, MethodError, r"share must lie in \(0, 0.5\]. Got 0"),
+        ({"side": "top"}, MethodError, "side must be 'both', 'right' or 'left'"),
+        ({"share": 0}, MethodError, r"share must be a number in \(0, 0.5\]. Got 0"),
         ({"level": 0}, LevelError, "A level must lie between 0 and 1. Got 0"),
         ({"episode": [0, 1]}, LogError, r"episode must have the shape \(300,\)"),
         ({"episode": np.arange(300) % 2}, LogError, "rows of an episode must be contiguous"),

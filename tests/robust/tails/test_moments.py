@@ -108,7 +108,5 @@ def test_one_value_that_is_everything_is_doubtful_even_if_no_tail_is_estimable()
 
 @pytest.mark.parametrize("p", [0, -1, math.inf, math.nan])
 def test_an_order_must_be_positive(p):
-    with pytest.raises(
-        MethodError, match=r"p, the order of a moment, must be positive. Got .*use 1"
-    ):
+    with pytest.raises(MethodError, match="p must be a finite number above 0"):
         max_to_sum([1.0, 2.0], p)

@@ -81,8 +81,8 @@ def test_ties_are_named_in_the_order_of_the_log():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"window": 1}, "window must be 2 rows or more. Got 1; leave it out for n/100"),
-        ({"worst": -1}, "worst must be a number of rows, 0 or more. Got -1"),
+        ({"window": 1}, "window must be a whole number of at least 2"),
+        ({"worst": -1}, "worst must be a whole number of at least 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, message):

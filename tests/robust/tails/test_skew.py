@@ -83,7 +83,7 @@ def test_a_thinned_sample_says_so_and_is_close():
 
 
 def test_thinning_needs_something_to_keep():
-    with pytest.raises(MethodError, match=r"exact_up_to must be 3 or more. Got 2"):
+    with pytest.raises(MethodError, match="exact_up_to must be a whole number of at least 3"):
         medcouple([1.0, 2.0], exact_up_to=2)
 
 
@@ -140,9 +140,9 @@ def test_no_tails_no_ratio():
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"share": 0.5}, MethodError, "share must lie between 0 and 0.5. Got 0.5"),
+        ({"share": 0.5}, MethodError, r"share must be a number in \(0, 0.5\)"),
         ({"level": 1.0}, LevelError, "A level must lie between 0 and 1. Got 1.0"),
-        ({"theta": 2.0}, MethodError, "theta, the extremal index, must lie in"),
+        ({"theta": 2.0}, MethodError, "theta must be a number in"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, error, message):
