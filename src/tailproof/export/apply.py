@@ -24,7 +24,7 @@ from tailproof.errors import LogError, PolicyError, listed
 from tailproof.export.onnx import load
 from tailproof.files import require_outputs, written_whole
 from tailproof.io.encoder import Encoder
-from tailproof.io.tables import CSV_SUFFIXES, blaming, open_table, pieces_of_csv
+from tailproof.io.tables import CSV_SUFFIXES, naming_the_file, open_table, pieces_of_csv
 from tailproof.io.values import as_labels
 from tailproof.log.spaces import Discrete
 from tailproof.policies.forms import action_probabilities
@@ -97,10 +97,12 @@ class Decisions:
         draws = self._draws(piece)[read]  # of all rows, so that pieces of any size draw alike
         action, probability = np.full((2, n), None, dtype=object)
         if len(read):
-            chances = action_probabilities(self.policy, states[read], len(self.labels))
-            codes = chances.argmax(axis=1) if self.most_likely else _drawn(chances, draws)
+            probabilities = action_probabilities(self.policy, states[read], len(self.labels))
+            codes = (
+                probabilities.argmax(axis=1) if self.most_likely else _drawn(probabilities, draws)
+            )
             action[read] = self.labels[codes]
-            probability[read] = chances[np.arange(len(read)), codes]
+            probability[read] = probabilities[np.arange(len(read)), codes]
             self.actions.update(action[read])
             self._drift(states[read])
         self.rows += n
@@ -133,11 +135,11 @@ class Decisions:
         )
 
 
-def _drawn(chances: FloatArray, draws: FloatArray) -> AnyArray:
+def _drawn(probabilities: FloatArray, draws: FloatArray) -> AnyArray:
     """Return an action code for each row, drawn with its probabilities, (n,)."""
-    ends = np.cumsum(chances, axis=1)
+    ends = np.cumsum(probabilities, axis=1)
     codes = (ends < draws[:, None] * ends[:, -1:]).sum(axis=1)
-    return np.asarray(np.minimum(codes, chances.shape[1] - 1))
+    return np.asarray(np.minimum(codes, probabilities.shape[1] - 1))
 
 
 def apply(
@@ -261,7 +263,7 @@ def _pieces_of_parquet(path: Path, label: str) -> Iterator[pa.Table]:
     from pyarrow.parquet import ParquetFile
 
     with (
-        blaming(label, "The file is damaged or not Parquet; write it again."),
+        naming_the_file(label, "The file is damaged or not Parquet; write it again."),
         ParquetFile(path, page_checksum_verification=True) as file,
     ):
         for batch in file.iter_batches(_PIECE):

@@ -63,27 +63,21 @@ def read_columns(graph: Graph, encoder: Encoder) -> ReadColumns:
 
 def columns_of(encoder: Encoder, states: FloatArray) -> dict[str, AnyArray]:
     """Return the inputs of a graph for states, (n, p), that the encoder has made."""
-    table = encoder.decode(states)
     found: dict[str, AnyArray] = {}
-    place = 0
-    for variable in encoder.variables:
-        name, own = _input(variable).name, states.T[place : place + len(variable.names)]
-        place += len(variable.names)
-        column = table.column(variable.column) if variable.column in table.column_names else None
-        if variable.kind == "text" and column is not None:
-            texts = [MISSING if text is None else text for text in column.to_pylist()]
-            found[name] = np.array(texts, dtype=object)
-        elif variable.kind == "list":
+    for variable, place in encoder.places:
+        name, own = _input(variable).name, states.T[place]
+        if variable.kind == "list":
             found[name] = np.ascontiguousarray(own[: variable.width].T)
-        elif variable.kind == "days" and column is not None:
-            instants = column.cast("int64").to_numpy(zero_copy_only=False)
-            gaps = column.is_null().to_numpy(zero_copy_only=False)
-            found[name] = np.where(gaps, NO_DATE, instants).astype(np.int64)
-        elif name not in found:
-            values = own[0].copy()
-            if variable.has_indicator:
-                values[own[-1] == 1] = np.nan
-            found[name] = values
+        elif variable.kind == "text":
+            found[name] = np.array(
+                variable.decode(own).fill_null(MISSING).to_pylist(), dtype=object
+            )
+        elif variable.kind == "days":
+            instants = variable.decode(own).cast("int64").fill_null(int(NO_DATE))
+            found[name] = instants.to_numpy().astype(np.int64)
+        elif name not in found:  # or it is a part of the date that was given above
+            gaps = variable.has_indicator & (own[-1] == 1)
+            found[name] = np.where(gaps, np.nan, own[0])
     return found
 
 

@@ -200,12 +200,12 @@ def export_policy(policy: CriticPolicy, path: str | Path) -> None:
     values, dimension = _values(graph, policy)
     best = graph.node("ArgMax", values, axis=1, keepdims=0)
     actions = graph.node("Gather", graph.integers(policy.actions), best)
-    chances = None
+    probabilities = None
     if isinstance(policy, SoftmaxPolicy):
         scaled = graph.node("Div", values, float(policy.temperature))
         spread = np.eye(policy.n_actions)[list(policy.actions)]
-        chances = graph.node("MatMul", graph.node("Softmax", scaled, axis=1), spread)
-    outputs = graph.decided(actions, chances, policy.n_actions, policy.action_labels)
+        probabilities = graph.node("MatMul", graph.node("Softmax", scaled, axis=1), spread)
+    outputs = graph.decided(actions, probabilities, policy.n_actions, policy.action_labels)
     outputs["values"] = (values, "DOUBLE", ["n", len(policy.actions)])
     graph.write(Path(path), dimension, outputs, _metadata(policy), encoder=policy.encoder)
 
@@ -333,19 +333,19 @@ class Graph:
         return self.node("ReduceSum", shares, [0], keepdims=0)
 
     def decided(
-        self, actions: str, chances: str | None, n_actions: int, labels: Sequence[str] | None
+        self, actions: str, probabilities: str | None, n_actions: int, labels: Sequence[str] | None
     ) -> dict[str, Output]:
         """Return the outputs of discrete actions: codes (n,), labels (n,), probabilities (n, A)."""
-        if chances is None:
+        if probabilities is None:
             codes = self.node("Unsqueeze", actions, [1])
             taken = self.node("Equal", codes, np.arange(n_actions)[None])
-            chances = self.node("Cast", taken, to=self.onnx.TensorProto.DOUBLE)
+            probabilities = self.node("Cast", taken, to=self.onnx.TensorProto.DOUBLE)
         names = [*map(str, range(n_actions))] if labels is None else labels
         named = self.node("Gather", np.array(names, dtype=object), actions)
         return {
             "actions": (actions, "INT64", ["n"]),
             "labels": (named, "STRING", ["n"]),
-            "probabilities": (chances, "DOUBLE", ["n", n_actions]),
+            "probabilities": (probabilities, "DOUBLE", ["n", n_actions]),
         }
 
     def write(

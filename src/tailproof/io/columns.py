@@ -82,7 +82,7 @@ CHOICES = re.compile(
 )
 NEXT_FORMS = ("next_{}", "{}_next", "next {}", "{}_prime")
 #: Names that may also be attributes: suggested only if there is no better one.
-LESS_LIKELY = ("segment", "campaign", "bucket")
+OFTEN_STATES = ("segment", "campaign", "bucket")
 STATE_WORDS = ("state", "obs", "observation", "observations", "context", "feature", "x", "s")
 
 
@@ -486,7 +486,7 @@ def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
     likely = {
         "action": sorted(
             (name for name in free if CHOICES.search(plain_name(name))),
-            key=lambda name: plain_name(name).startswith(LESS_LIKELY),
+            key=lambda name: plain_name(name).startswith(OFTEN_STATES),
         ),
         "reward": [*filter(looks_like_outcome, free)]
         or [f"-{name}" for name in free if looks_like_cost(name)],
@@ -529,7 +529,7 @@ _OF_PEOPLE = re.compile(
 )
 
 
-def chances(columns: Columns, table: pa.Table) -> tuple[str, ...]:
+def probability_columns(columns: Columns, table: pa.Table) -> tuple[str, ...]:
     """Return state columns, matched by a pattern only, that hold probabilities of the actions.
 
     That is a column between 0 and 1 with the name of a propensity, or one column for each action,
@@ -552,10 +552,12 @@ def chances(columns: Columns, table: pa.Table) -> tuple[str, ...]:
     for family in _families(within, set(labels)):
         if len(family) == len(labels) > 1:
             names = [family[label] for label in labels]
-            law = np.column_stack([numbers(name, table[name], missing=True) for name in names])
-            indicators = bool(((law == 0) | (law == 1)).all())
-            of_actions = not indicators or law[np.arange(len(law)), codes].all()
-            if adds_up(law).all() and of_actions:
+            probabilities = np.column_stack(
+                [numbers(name, table[name], missing=True) for name in names]
+            )
+            indicators = bool(((probabilities == 0) | (probabilities == 1)).all())
+            of_actions = not indicators or probabilities[np.arange(len(probabilities)), codes].all()
+            if adds_up(probabilities).all() and of_actions:
                 found += names
     return tuple(name for name in within if name in found)
 

@@ -13,7 +13,7 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray, as_array, require_
 from tailproof.errors import LogError, require_module
 from tailproof.io.d3rlpy import Recorded, flat, log_of_recorded, one_flag
 from tailproof.io.steps import Notes, Steps, assemble
-from tailproof.io.tables import blaming, require_own_data
+from tailproof.io.tables import naming_the_file, refuse_other_files
 from tailproof.io.values import Labelled
 from tailproof.log.log import Log
 from tailproof.log.spaces import Continuous
@@ -105,8 +105,8 @@ def read_hdf5(path: str | Path, notes: Notes, *, max_steps: int | None = None) -
     label = f"The file {path}"
     h5py = require_module("h5py", "'tailproof[minari]'", label, LogError)
     advice = "The file is damaged or not HDF5; download or write it again."
-    with blaming(label, advice), h5py.File(path, "r") as file:
-        require_own_data(file, label)
+    with naming_the_file(label, advice), h5py.File(path, "r") as file:
+        refuse_other_files(file, label)
         if {"columns", "num_episodes"} <= set(file):
             return log_of_recorded(_dumped_episodes(file), notes)
         if not set(_PARTS) <= set(file):
@@ -279,7 +279,7 @@ def _load(path: str | Path) -> dict[str, AnyArray]:
         raise LogError(f"There is no file {str(path)!r}.")
     label = f"The file {path}"
     advice = "It is damaged or not an .npz of numbers; write it again."
-    with blaming(label, advice), Path(path).open("rb") as opened:
+    with naming_the_file(label, advice), Path(path).open("rb") as opened:
         file = np.load(opened, allow_pickle=False)
         if not isinstance(file, Mapping):
             raise LogError(f"{label} holds one array. Save several by name: np.savez(path, ...).")

@@ -489,20 +489,18 @@ class Encoder:
         if not self.variables:
             return np.zeros((rows, 1)), []
         whole = np.empty((len(self.state_names), rows), order="F")
-        refused, place = [], 0
+        refused = []
         with naming_the_type():
-            for each in self.variables:
+            for each, place in self.places:
                 name = each.column if names is None else names[each.column]
-                out = whole[place : place + len(each.names)]
-                if (odd := each.encode(out, name, table.column(name))) is not None:
+                if (odd := each.encode(whole[place], name, table.column(name))) is not None:
                     refused.append(odd)
-                place += len(each.names)
         return whole.T, refused
 
     def decode(self, states: FloatArray) -> pa.Table:
         """Return the state columns of states, (n, p); dates without what they were rounded to."""
         columns: dict[str, pa.Array] = {}
-        for each, place in self._places():
+        for each, place in self.places:
             if each.kind not in ("hour", "weekday"):
                 columns[each.column] = each.decode(states.T[place])
         return pa.table(columns)
@@ -530,10 +528,12 @@ class Encoder:
 
     def outside(self, states: FloatArray) -> dict[str, BoolArray]:
         """Return by column the rows of states, (n, p), that leave the range of the fitted log."""
-        found = {each.column: each.outside(states.T[place]) for each, place in self._places()}
+        found = {each.column: each.outside(states.T[place]) for each, place in self.places}
         return {name: rows for name, rows in found.items() if rows.any()}
 
-    def _places(self) -> list[tuple[Variable, slice]]:
+    @property
+    def places(self) -> list[tuple[Variable, slice]]:
+        """The variables, each with its place among the state variables."""
         ends = np.cumsum([0, *(len(each.names) for each in self.variables)]).tolist()
         return [
             (each, slice(first, last))

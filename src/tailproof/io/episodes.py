@@ -38,7 +38,7 @@ from tailproof.io.values import (
 )
 from tailproof.log.folds import label_hash
 from tailproof.log.spaces import ActionSpace, Discrete
-from tailproof.log.validation import require_laws
+from tailproof.log.validation import require_probabilities
 
 T = TypeVar("T")
 
@@ -179,9 +179,9 @@ def _taken(
 
     Rows without an action have 1: they are refused or left out because of it.
     """
-    law = np.column_stack([numbers(name, table[name], missing=True) for name in names])
-    known = np.asarray(~np.isnan(law).all(axis=1))
-    require_laws(f"The propensities in {', '.join(names)}", law, known, LogError)
+    probabilities = np.column_stack([numbers(name, table[name], missing=True) for name in names])
+    known = np.asarray(~np.isnan(probabilities).all(axis=1))
+    require_probabilities(f"The propensities in {', '.join(names)}", probabilities, known, LogError)
     acted = np.logical_and.reduce([~missing_rows(table[name]) for name in action])
     rows = table.filter(pa.array(acted))
     layout = read_actions(action, rows, named=named)
@@ -192,9 +192,11 @@ def _taken(
         )
     codes: Any = layout(rows)
     place = _places(names, layout.space, np.unique(codes))
-    taken = np.ones(len(law))
-    taken[acted] = law[acted, place[codes]]
-    return pa.array(np.divide(taken, np.nansum(law, axis=1), out=taken, where=known & acted))
+    taken = np.ones(len(probabilities))
+    taken[acted] = probabilities[acted, place[codes]]
+    return pa.array(
+        np.divide(taken, np.nansum(probabilities, axis=1), out=taken, where=known & acted)
+    )
 
 
 def _places(names: tuple[str, ...], space: Discrete, codes: IntArray) -> IntArray:
@@ -231,7 +233,7 @@ _IN_A_ROW = 0.9  # share of them that are one more than the row before, for a co
 Unused = Callable[[], Sequence[pa.ChunkedArray]]
 
 
-def report_doubts(
+def report_possible_mistakes(
     steps: Steps, columns: Columns, unused: Unused, notes: Notes, *, ordered: bool
 ) -> None:
     """Report doubtful costs, labels, states, propensities and episodes, and copies of rows.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from importlib.metadata import version
 from itertools import groupby
 from operator import add, attrgetter
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, BoolArray, IntArray
-from tailproof.errors import LogError, StorageError, TailproofError
+from tailproof.errors import LogError, StorageError
 from tailproof.files import SavedFileError, from_parts, opened_page, sealed_page, to_parts
 from tailproof.io.columns import Choice, Columns
 from tailproof.io.encoder import Encoder, EncoderFit, Tidying
@@ -37,13 +37,14 @@ from tailproof.io.episodes import (
 )
 from tailproof.io.parquet import chosen_columns, typed_labels
 from tailproof.io.steps import Arranged, Notes, Tally, arrange, done_includes_timeouts, no_ends
-from tailproof.io.tables import EXCEL, blaming, database, naming_the_type
+from tailproof.io.tables import EXCEL, database, naming_the_file, naming_the_type
 from tailproof.io.values import Labelled, is_text, numbers, spelt_labels, truth_values, unwrapped
 from tailproof.log.log import PART, ArrayFile, Log, Origin, OriginalTable, physical_memory
 from tailproof.log.spaces import Discrete
 from tailproof.parallel import Engine, running
 
 PIECE = 1 << 18  # rows to read at a time
+_reading = partial(naming_the_file, advice="Restore or rewrite the file.", error=StorageError)
 _HIVE = re.compile(r"/([^/=]+)=[^/]*(?=/)")  # key=value in the name of a folder
 
 
@@ -85,7 +86,7 @@ class Storage:
         stored = [name for name in wanted.names if name not in constants]
         options = {"batch_size": PIECE, "row_groups": [group.number], "use_threads": False}
         done = 0
-        with _blaming(f"{group.path}, row group {group.number},"):
+        with _reading(f"{group.path}, row group {group.number},"):
             for batch in file.iter_batches(columns=stored, **options):
                 place = f"{group.path}, row group {group.number}, rows from {done} on"
                 yield place, _as_wanted(batch, wanted, constants)
@@ -109,26 +110,13 @@ class Storage:
                 f"known. Open the log anew."
             )
         with (
-            _blaming(group.path),
+            _reading(group.path),
             self.filesystem.open_input_file(group.path) as stream,
             ParquetFile(
                 stream, page_checksum_verification=True, pre_buffer=not self.is_local
             ) as file,
         ):
             yield file
-
-
-@contextmanager
-def _blaming(place: str) -> Iterator[None]:
-    try:
-        yield
-    except (TailproofError, GeneratorExit):
-        raise
-    except Exception as error:  # parsers of untrusted bytes raise errors of any type
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise StorageError(
-            f"{place} could not be read: {reason[:300]}. Restore or rewrite the file."
-        ) from error
 
 
 def _as_wanted(
@@ -248,7 +236,9 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
 
     text = str(source)
     label = f"The data set {text}"
-    with blaming(label, "It must be a Parquet file, or hold Parquet files with the same columns."):
+    with naming_the_file(
+        label, "It must be a Parquet file, or hold Parquet files with the same columns."
+    ):
         if filesystem is not None:
             path = text
         elif "://" in text:
@@ -270,7 +260,7 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
     groups: list[RowGroup] = []
     schemas: dict[str, pa.Schema] = {}
     for fragment, known in zip(fragments, constants, strict=True):
-        with blaming(fragment.path, "The file is damaged or not Parquet; write it again."):
+        with naming_the_file(fragment.path, "The file is damaged or not Parquet; write it again."):
             footer, schema = fragment.metadata, fragment.physical_schema
             info = filesystem.get_file_info(fragment.path)
         for number in range(footer.num_row_groups):
@@ -283,7 +273,7 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
     # Metadata of a file apply to the data set only if all files have the same.
     first, *others = schemas.values()
     same = all(each.metadata == first.metadata for each in others)
-    with blaming(label, "Rename columns whose names are not UTF-8 text."):
+    with naming_the_file(label, "Rename columns whose names are not UTF-8 text."):
         folders = {
             name: pa.int64() if isinstance(value, int) else pa.string()
             for name, value in constants[0].items()

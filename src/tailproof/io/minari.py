@@ -11,7 +11,7 @@ import numpy as np
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.errors import LogError, require_module
 from tailproof.io.steps import Notes
-from tailproof.io.tables import blaming, require_own_data
+from tailproof.io.tables import naming_the_file, refuse_other_files
 from tailproof.log.log import Log
 from tailproof.log.sources import MinariData
 from tailproof.log.spaces import Continuous, as_space
@@ -53,12 +53,14 @@ def read_path(source: str | Path, notes: Notes) -> Log:
     minari = require_module("minari", "'tailproof[minari]'", label, LogError)
     folder = _folder(Path(source))
     try:
-        with blaming(label, "Its files are damaged or of another version; download them again."):
+        with naming_the_file(
+            label, "Its files are damaged or of another version; download them again."
+        ):
             if folder is not None:
-                _require_own_data(folder, label)
+                _refuse_other_files(folder, label)
                 return read_dataset(minari.MinariDataset(folder), notes)
             dataset = minari.load_dataset(str(source))
-            _require_own_data(Path(dataset.storage.data_path), label)
+            _refuse_other_files(Path(dataset.storage.data_path), label)
             return read_dataset(dataset, notes)
     except LogError as error:
         if isinstance(error.__cause__, FileNotFoundError):
@@ -174,13 +176,13 @@ def _space(space: Any, actions: AnyArray, notes: Notes) -> Any:
     return found
 
 
-def _require_own_data(folder: Path, label: str) -> None:
+def _refuse_other_files(folder: Path, label: str) -> None:
     """Raise if HDF5 files of a data set refer to other files."""
     for path in sorted(folder.glob("*.hdf5")):
         import h5py
 
         with h5py.File(path, "r") as file:
-            require_own_data(file, label)
+            refuse_other_files(file, label)
 
 
 def _folder(path: Path) -> Path | None:

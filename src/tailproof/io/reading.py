@@ -20,12 +20,12 @@ from tailproof.io import d3rlpy, d4rl, minari
 from tailproof.io.columns import (
     Choice,
     Columns,
-    chances,
+    probability_columns,
     resolve_columns,
     warn_of_probability_columns,
 )
 from tailproof.io.encoder import Encoder, EncoderFit, Missing, Tidying
-from tailproof.io.episodes import report_doubts, steps_of, with_derived
+from tailproof.io.episodes import report_possible_mistakes, steps_of, with_derived
 from tailproof.io.mapped import DataSet, HowToMap, data_set_to_map, map_data_set
 from tailproof.io.parquet import chosen_columns, typed_labels
 from tailproof.io.steps import (
@@ -80,7 +80,7 @@ def read_table(
     if description is None:
         unused = partial(_unused, original, columns, kept)
         ordered = parts.get("step") is False
-        report_doubts(steps, columns, unused, notes, ordered=ordered)
+        report_possible_mistakes(steps, columns, unused, notes, ordered=ordered)
     if parts.get("terminated") is True:
         steps = replace(steps, terminated=True)
     log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
@@ -92,7 +92,7 @@ def read_table(
             episode_ids=typed_labels(log.episode_ids, description, "episode"),
             group_ids=typed_labels(log.group_ids, description, "group"),
         )
-    _report_state_doubts(columns, log, notes)
+    _report_doubtful_states(columns, log, notes)
     if drifting_propensities(log):
         notes.notes.append(
             "The logged propensities change along the file: a policy that learned may have chosen the "
@@ -163,7 +163,7 @@ def _loaded(
         said for name, said in original.doubts.items() if name in {*columns.state} - {*named}
     )
     with naming_the_type():
-        no_states = chances(columns, rows)
+        no_states = probability_columns(columns, rows)
     if no_states:
         beside = (*beside, *no_states)
         columns = resolve_columns(table.names, beside=beside, merged=table.merged, **parts)
@@ -314,7 +314,7 @@ def _gaps_in_words(gaps: dict[str, BoolArray], part: dict[str, str], columns: Co
     )
 
 
-def _report_state_doubts(columns: Columns, log: Log, notes: Notes) -> None:
+def _report_doubtful_states(columns: Columns, log: Log, notes: Notes) -> None:
     """Report possible mistakes in the choice of the states: outcomes, and none at all."""
     if columns.outcomes:
         several = len(columns.outcomes) > 1
@@ -535,7 +535,7 @@ row is an episode of one step.
             )
         how = HowToMap(tidying, tuple(beside), engine, cache, budget)
         log, columns = map_data_set(data, parts, how, notes)
-        _report_state_doubts(columns, log, notes)
+        _report_doubtful_states(columns, log, notes)
         if columns.weight is not None:
             weight = data.table([columns.weight])[columns.weight]
             log = with_weights(log, columns.weight, weight, notes)

@@ -24,7 +24,7 @@ from tailproof.io.values import (
 )
 from tailproof.log.log import Log, Origin
 from tailproof.log.spaces import ActionSpace, Discrete, as_space
-from tailproof.log.validation import check_propensity
+from tailproof.log.validation import check_groups, check_propensity
 
 _HOW_EPISODES_END = (
     " Pass terminated=True if episodes end for good there (the state must then tell how much is left), "
@@ -189,8 +189,12 @@ class Arranged(NamedTuple):
         """Return the labels of the episodes' groups, (E,); None without labels."""
         if self.steps.group is None:
             return None
-        groups = _groups(self.steps.group, self.episodes, self.steps.episode)
-        return np.asarray(self.steps.group.labels[self.rows(groups)[self.first]])
+        group, labels = self.steps.group, self.steps.episode
+        starts = np.append(np.flatnonzero(self.episodes.starts), self.tally.rows)
+        ids = self.episodes.codes[starts[:-1]]
+        names = ids if labels is None else labels.labels[ids]
+        of_episode = check_groups(group.labels[group.codes], starts, names)
+        return of_episode[self.rows(np.cumsum(self.episodes.starts) - 1)[self.first]]
 
 
 def assemble(steps: Steps, notes: Notes) -> Log:
@@ -429,20 +433,6 @@ def _next_states(
         first_contradiction=first_other,
     )
     return unknown, after, tally
-
-
-def _groups(group: Labelled, episodes: Runs, labels: Labelled | None) -> IntArray:
-    codes = group.codes
-    torn = (codes[1:] != codes[:-1]) & ~episodes.ends[:-1]
-    if torn.any():
-        row = int(torn.argmax())
-        which = episodes.codes[row] if labels is None else labels.labels[episodes.codes[row]]
-        raise LogError(
-            f"A group holds whole episodes. Episode {which!s} has the groups "
-            f"{group.labels[codes[row]]!s} and {group.labels[codes[row + 1]]!s}; give every row of "
-            f"it one group."
-        )
-    return codes
 
 
 def net_of_costs(

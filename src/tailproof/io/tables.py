@@ -33,22 +33,22 @@ from tailproof.log.log import physical_memory
 
 
 @contextmanager
-def blaming(label: str, advice: str) -> Iterator[None]:
-    """Convert any error of a parser to a `LogError` that names the input."""
+def naming_the_file(label: str, advice: str, error: type[LogError] = LogError) -> Iterator[None]:
+    """Convert any error of a parser to an `error` that names the input."""
     try:
         yield
     except TailproofError:
         raise
-    except Exception as error:  # parsers of untrusted bytes raise errors of any type
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise LogError(f"{label} could not be read: {reason[:300]}. {advice}") from error
+    except Exception as raised:  # parsers of untrusted bytes raise errors of any type
+        reason = (str(raised).strip() or type(raised).__name__).splitlines()[0]
+        raise error(f"{label} could not be read: {reason[:300]}. {advice}") from raised
 
 
 #: Limit on the unpacked size: MOST_EXPANSION times the size of the file, plus MOST_EXTRA bytes.
 MOST_EXPANSION, MOST_EXTRA = 200, 1 << 26
 
 
-def require_own_data(file: Any, label: str) -> None:
+def refuse_other_files(file: Any, label: str) -> None:
     """Raise unless an open HDF5 file contains all its data, within the limit on the unpacked size.
 
     External links, external storage and virtual data sets would read other files of the machine.
@@ -274,7 +274,7 @@ def named_sheet(source: str) -> tuple[Path, str | None]:
 def _open_excel(path: Path, label: str, sheet: str | None = None) -> Source:
     """Open a sheet of a workbook, by default the first one that is shown."""
     openpyxl = require_module("openpyxl", "'tailproof[excel]'", label, LogError)
-    with blaming(label, "An Excel log is one sheet with column names in its first row."):
+    with naming_the_file(label, "An Excel log is one sheet with column names in its first row."):
         _require_small_workbook(path, label)
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         titles = [each.title for each in book.worksheets]
@@ -418,7 +418,7 @@ def open_table(given: object) -> Source:
     """Open a path, a query, an Arrow table, any frame that Arrow can read, or a mapping of arrays."""
     if asked := database(given):
         label = f"The database {asked.path}"
-        with blaming(label, "Check the query, and that every column has one type."):
+        with naming_the_file(label, "Check the query, and that every column has one type."):
             return _in_memory(label, read_database(asked))
     if isinstance(given, str) and given.startswith(EXCEL):
         path, sheet = named_sheet(given)
@@ -426,7 +426,7 @@ def open_table(given: object) -> Source:
     if isinstance(given, str | Path):
         return _open_path(Path(given))
     label = f"The {type(given).__module__.split('.')[0]} {type(given).__name__}"
-    with blaming(label, "Pass a table with a name and one type for each column."):
+    with naming_the_file(label, "Pass a table with a name and one type for each column."):
         table = _as_table(given)
     if table is None:
         raise LogError(
@@ -515,7 +515,7 @@ def _open_files(pattern: str, paths: Sequence[str]) -> Source:
         columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
     ) -> pa.Table:
         tables = [each.read(columns, labels, action) for each in sources]
-        with blaming(f"The files {pattern}", "Their columns must be of the same types."):
+        with naming_the_file(f"The files {pattern}", "Their columns must be of the same types."):
             return pa.concat_tables(tables, promote_options="permissive")
 
     doubts = {name: said for each in sources for name, said in each.doubts.items()}
@@ -566,11 +566,11 @@ def _open_parquet(path: Path, label: str) -> Source:
         labels: Sequence[str] = (),  # noqa: ARG001 its columns have types
         action: str | None = None,  # noqa: ARG001
     ) -> pa.Table:
-        with blaming(label, advice), opened() as file:
+        with naming_the_file(label, advice), opened() as file:
             require_room(label, file.metadata.num_rows, len(columns))
             return file.read(columns=list(columns)).select(list(columns))
 
-    with blaming(label, advice), opened() as file:
+    with naming_the_file(label, advice), opened() as file:
         _refuse_miscounted(file)
         schema = file.schema_arrow
         names = tuple(schema.names)
@@ -590,7 +590,7 @@ def _open_folder(path: Path) -> Source:
 
     label = f"The folder {path}"
     advice = "It must hold Parquet files with the same columns, or a Minari data set."
-    with blaming(label, advice):
+    with naming_the_file(label, advice):
         data = open_data_set(path)
 
     def read(
@@ -600,7 +600,7 @@ def _open_folder(path: Path) -> Source:
     ) -> pa.Table:
         data.require_types(columns)
         require_room(label, data.rows, len(columns))
-        with blaming(label, advice):
+        with naming_the_file(label, advice):
             return data.table(columns)
 
     # The metadata would be that of one file only, so the folder is read as a plain table.
@@ -608,7 +608,7 @@ def _open_folder(path: Path) -> Source:
 
 
 def _open_arrow(path: Path, label: str) -> Source:
-    with blaming(label, "The file is damaged or not Arrow IPC; write it again."):
+    with naming_the_file(label, "The file is damaged or not Arrow IPC; write it again."):
         with pa.OSFile(str(path)) as file:
             if file.read(6) == b"ARROW1":
                 table = pa.ipc.open_file(file).read_all()
@@ -623,7 +623,7 @@ def _open_json(path: Path, label: str) -> Source:
     from pyarrow import json
 
     advice = "A JSON log has one object in every line, with the same keys."
-    with blaming(label, advice):
+    with naming_the_file(label, advice):
         _refuse_deep(path, label)
         with LimitedStream(pa.input_stream(str(path)), label) as file:
             read = json.read_json(file)
@@ -634,7 +634,10 @@ def _open_json(path: Path, label: str) -> Source:
         """Return how the numbers of a column are written, if they are not whole ones of 64 bits."""
         if not pa.types.is_floating(table[name].type):
             return None
-        with blaming(label, advice), LimitedStream(pa.input_stream(str(path)), label) as file:
+        with (
+            naming_the_file(label, advice),
+            LimitedStream(pa.input_stream(str(path)), label) as file,
+        ):
             lines = (line for line in io.BufferedReader(file) if line.strip())
             values = (loads(line, parse_int=str, parse_float=str).get(name) for line in lines)
             return pa.chunked_array([pa.array(values, pa.large_string())])
@@ -671,7 +674,7 @@ def _csv_format(path: Path, label: str) -> tuple[bytes, Any]:
     """Return the head of a CSV file, and how to parse it."""
     from pyarrow import csv
 
-    with blaming(label, _CSV_ADVICE), pa.input_stream(str(path)) as file:
+    with naming_the_file(label, _CSV_ADVICE), pa.input_stream(str(path)) as file:
         head = file.read(1 << 16)
         delimiter = _delimiter(head)
         require_utf8(label, path.name, head, delimiter)
@@ -684,7 +687,7 @@ def pieces_of_csv(path: Path, label: str) -> Iterator[pa.Table]:
     from pyarrow import csv
 
     parsing = _csv_format(path, label)[1]
-    with blaming(label, _CSV_ADVICE):
+    with naming_the_file(label, _CSV_ADVICE):
         with csv.open_csv(path, parse_options=parsing) as file:
             texts = dict.fromkeys(file.schema.names, pa.string())
         converting = csv.ConvertOptions(
@@ -718,7 +721,7 @@ def _open_csv(path: Path, label: str) -> Source:
         columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
     ) -> pa.Table:
         texts = [name for name in columns if name in (*labels, action)]
-        with blaming(label, advice), opened() as file:
+        with naming_the_file(label, advice), opened() as file:
             table = csv.read_csv(
                 file, parse_options=parsing, convert_options=converting(columns, texts)
             )
@@ -730,13 +733,13 @@ def _open_csv(path: Path, label: str) -> Source:
             if pa.types.is_floating(table[name].type) and may_be_thousands(
                 array(table[name].drop_null())
             ):
-                with blaming(label, advice), opened() as file:
+                with naming_the_file(label, advice), opened() as file:
                     options = converting([name], [name])
                     spelt = csv.read_csv(file, parse_options=parsing, convert_options=options)
                 require_no_thousands(label, name, spelt[name])
         return table
 
-    with blaming(label, advice), csv.open_csv(path, parse_options=parsing) as file:
+    with naming_the_file(label, advice), csv.open_csv(path, parse_options=parsing) as file:
         names = tuple(file.schema.names)
     return Source(
         label,

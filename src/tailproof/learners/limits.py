@@ -104,12 +104,10 @@ class Never:
 
     def tree(self, encoder: Encoder, code: int, n_actions: int) -> StateTree:
         """Return 0 for actions that may be taken in a state, and `BARRED`."""
-        place = 0
-        for variable in encoder.variables:
+        for variable, place in encoder.places:
             if variable.column == self.column and variable.kind in ("text", "truth", "number"):
                 part, low, high = self._range(variable)
-                return _mask(place + part, low, high, self.relation == "!=", code, n_actions)
-            place += len(variable.names)
+                return _mask(place.start + part, low, high, self.relation == "!=", code, n_actions)
         raise MethodError(
             f"never tests state columns of text, truth values or numbers. Got {self.column!r}; there "
             f"are {listed(encoder.columns)}.",
@@ -416,12 +414,11 @@ def _unavailable(log: Log) -> list[Never]:
         raise PolicyError("Available actions are discrete, and columns of a table.")
     mask: BoolArray = origin.available[origin.rows]
     found = []
-    place = 0
-    truths = {}
-    for variable in log.encoder.variables:
-        if variable.kind == "truth" and not variable.has_indicator:
-            truths[variable.column] = log.states[:, place] == 1
-        place += len(variable.names)
+    truths = {
+        variable.column: log.states[:, place.start] == 1
+        for variable, place in log.encoder.places
+        if variable.kind == "truth" and not variable.has_indicator
+    }
     for code in np.flatnonzero(~mask.all(axis=0)).tolist():
         label = log.action_space.label(code)
         own = [name for name, values in truths.items() if np.array_equal(values, mask[:, code])]

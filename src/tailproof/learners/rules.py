@@ -143,8 +143,7 @@ class Rule:
 
     def leaf_of(self, states: FloatArray) -> IntArray:
         """Return the place among `leaves` of the one that decides each state, (n,)."""
-        ends = np.cumsum([0, *(len(each.names) for each in self.encoder.variables)]).tolist()
-        first = dict(zip(self.encoder.variables, ends[:-1], strict=True))
+        first = {variable: place.start for variable, place in self.encoder.places}
         found = np.empty(len(states), dtype=np.intp)
         count = 0
 

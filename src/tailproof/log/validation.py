@@ -244,18 +244,20 @@ def check_propensity(propensity: npt.ArrayLike, n: int, space: ActionSpace) -> F
     return values
 
 
-def adds_up(law: FloatArray) -> BoolArray:
+def adds_up(probabilities: FloatArray) -> BoolArray:
     """Return which rows of (n, A) are probabilities: at least 0, and 1 together but for rounding."""
-    off = np.abs(np.nansum(law, axis=1) - 1)
-    return np.asarray((off <= _ROUNDED) & ~(law < 0).any(axis=1))
+    off = np.abs(np.nansum(probabilities, axis=1) - 1)
+    return np.asarray((off <= _ROUNDED) & ~(probabilities < 0).any(axis=1))
 
 
-def require_laws(what: str, law: FloatArray, rows: BoolArray, error: type[Exception]) -> None:
+def require_probabilities(
+    what: str, probabilities: FloatArray, rows: BoolArray, error: type[Exception]
+) -> None:
     """Raise unless these rows of (n, A) are probabilities."""
-    wrong = rows & ~adds_up(law)
+    wrong = rows & ~adds_up(probabilities)
     if wrong.any():
         row = int(wrong.argmax())
         raise error(
-            f"{what} must be at least 0 and add up to 1. Got {law[row]} in row {row} (the first row is "
-            f"0; {count_of(wrong.sum())})."
+            f"{what} must be at least 0 and add up to 1. Got {probabilities[row]} in row {row} (the "
+            f"first row is 0; {count_of(wrong.sum())})."
         )

@@ -119,9 +119,9 @@ def probabilities_by_name(
             f"{who} must give one column of probabilities for each action. Got "
             f"{listed(list(map(str, names)))}."
         )
-    law = np.zeros((len(values), space.n))
-    law[:, codes[kept]] = values[:, kept]
-    return law
+    probabilities = np.zeros((len(values), space.n))
+    probabilities[:, codes[kept]] = values[:, kept]
+    return probabilities
 
 
 def _plain(answered: AnyArray) -> AnyArray:

@@ -24,7 +24,7 @@ from tailproof.errors import (
 )
 from tailproof.log.log import Log, Origin, unnamed
 from tailproof.log.spaces import ActionSpace, Discrete
-from tailproof.log.validation import require_laws
+from tailproof.log.validation import require_probabilities
 from tailproof.policies.answers import (
     ABSENT,
     action_codes,
@@ -122,8 +122,8 @@ def _bound(policy: Any, log: Log) -> BoundPolicy:
         return MixedPolicy(((share, _bound(part, log)), (rest, every)), log.action_space)
     mask = log.table_rows.available
     if isinstance(policy, Uniform) and mask is not None:
-        law = mask / np.maximum(mask.sum(axis=1, keepdims=True), 1)
-        return RowPolicy("The uniform policy", log.action_space, law)
+        probabilities = mask / np.maximum(mask.sum(axis=1, keepdims=True), 1)
+        return RowPolicy("The uniform policy", log.action_space, probabilities)
     if isinstance(policy, RowPolicy):
         if len(policy.values) != log.table_rows.count:
             raise PolicyError(f"{policy.name} was made for another log.")
@@ -151,8 +151,10 @@ def _with_kind_of_answer(bound: StatePolicy, log: Log) -> StatePolicy:
         shape = np.shape(answers)
     except Exception:  # the evaluation will raise it again
         return bound
-    law = shape == (len(states), log.n_actions) or (has_columns(answers) and len(shape) > 1)
-    return replace(bound, gives_probabilities=law)
+    probabilities = shape == (len(states), log.n_actions) or (
+        has_columns(answers) and len(shape) > 1
+    )
+    return replace(bound, gives_probabilities=probabilities)
 
 
 def for_names(
@@ -333,7 +335,9 @@ def row_policy(answers: Any, log: Log, name: str, *, of_table: bool = False) -> 
         _require_known(np.isnan(reals).any(axis=1), log, name)
         return RowPolicy(name, space, reals)
     if values.ndim == 2 and values.shape[1] > 1:
-        return _as_law(values, list(answers.columns) if has_columns(answers) else None, log, name)
+        return _as_probabilities(
+            values, list(answers.columns) if has_columns(answers) else None, log, name
+        )
     if of_table:
         require_no_flags(values.reshape(count), space, name)
     codes = action_codes(values.reshape(count), space, who=name)
@@ -368,12 +372,14 @@ def _column(pattern: str, log: Log) -> RowPolicy:
         raise PolicyError(f"No column matches {pattern!r}. The log has: {listed(there, 20)}.")
     columns = origin.table.read(list(found)).columns
     try:
-        law = np.column_stack([np.array(each.to_pylist(), dtype=float) for each in columns])
+        probabilities = np.column_stack(
+            [np.array(each.to_pylist(), dtype=float) for each in columns]
+        )
     except ValueError as error:
         raise PolicyError(
             f"The columns {listed(list(found))} must hold probabilities, that is numbers. {error}."
         ) from error
-    return _as_law(law, list(found.values()), log, name)
+    return _as_probabilities(probabilities, list(found.values()), log, name)
 
 
 def _no_column(name: str, origin: Origin) -> str:
@@ -388,21 +394,23 @@ def _no_column(name: str, origin: Origin) -> str:
     )
 
 
-def _as_law(values: AnyArray, names: Sequence[Any] | None, log: Log, name: str) -> RowPolicy:
+def _as_probabilities(
+    values: AnyArray, names: Sequence[Any] | None, log: Log, name: str
+) -> RowPolicy:
     assert isinstance(log.action_space, Discrete)
-    law = values.astype(float)
+    probabilities = values.astype(float)
     if names is not None:
-        law = probabilities_by_name(law, names, log.action_space, name)
-    if law.shape[1] != log.n_actions:
+        probabilities = probabilities_by_name(probabilities, names, log.action_space, name)
+    if probabilities.shape[1] != log.n_actions:
         raise PolicyError(
             f"{name} must give a probability for each of the {log.n_actions} actions, "
             f"{listed(labels_of(log.action_space))}. Got "
-            f"{law.shape[1]} columns."
+            f"{probabilities.shape[1]} columns."
         )
-    _require_known(np.isnan(law).any(axis=1), log, name)
-    law = np.nan_to_num(law)
-    sums, used, whose = law.sum(axis=1), _used(log), f"{name[0].lower()}{name[1:]}"
-    require_laws(f"The probabilities of {whose}", law, used, PolicyError)
+    _require_known(np.isnan(probabilities).any(axis=1), log, name)
+    probabilities = np.nan_to_num(probabilities)
+    sums, used, whose = probabilities.sum(axis=1), _used(log), f"{name[0].lower()}{name[1:]}"
+    require_probabilities(f"The probabilities of {whose}", probabilities, used, PolicyError)
     if (np.abs(sums - 1)[used] > 1e-6).any():
         warnings.warn(
             f"The probabilities of {whose} add up to 1 only nearly, as if they "
@@ -410,7 +418,7 @@ def _as_law(values: AnyArray, names: Sequence[Any] | None, log: Log, name: str) 
             TailproofWarning,
             stacklevel=2,
         )
-    return RowPolicy(name, log.action_space, law / np.where(sums > 0, sums, 1)[:, None])
+    return RowPolicy(name, log.action_space, probabilities / np.where(sums > 0, sums, 1)[:, None])
 
 
 def _used(log: Log) -> BoolArray:
@@ -460,11 +468,11 @@ def _logged(log: Log) -> RowPolicy:
     if not log.is_discrete:
         raise PolicyError("logged, as a policy, needs discrete actions. These are continuous.")
     origin = log.table_rows
-    law, after = behaviour_probabilities(log)
+    probabilities, after = behaviour_probabilities(log)
     table = np.full((origin.count, log.n_actions), 1 / log.n_actions)
     known = origin.next_rows >= 0
     table[origin.next_rows[known]] = after[known]
-    table[origin.rows] = law
+    table[origin.rows] = probabilities
     if origin.available is not None:
         table *= origin.available
         table /= np.maximum(table.sum(axis=1, keepdims=True), np.finfo(float).tiny)
@@ -493,11 +501,11 @@ class Rule:
             return cls(policy.function, policy.function, True)
         model: Any = getattr(policy, "__self__", None) if inspect.ismethod(policy) else policy
         if hasattr(model, "predict") and not hasattr(model, "probabilities"):
-            by_law = getattr(policy, "__name__", "predict") == "predict_proba"
+            gives_probabilities = getattr(policy, "__name__", "predict") == "predict_proba"
             names = tuple(map(str, getattr(model, "feature_names_in_", ())))
             frame = True if names else (False if hasattr(model, "n_features_in_") else None)
-            ask = model.predict_proba if by_law else model.predict
-            classes = getattr(model, "classes_", None) if by_law else None
+            ask = model.predict_proba if gives_probabilities else model.predict
+            classes = getattr(model, "classes_", None) if gives_probabilities else None
             return cls(model, ask, frame, names, classes)
         if not callable(policy) or any(
             getattr(policy, name, None) is not None

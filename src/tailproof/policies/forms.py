@@ -588,7 +588,7 @@ class UniformBox:
         widths = np.subtract(self.high, self.low)
         if not (np.isfinite(widths).all() and (widths > 0).all()):
             raise PolicyError(
-                f"A uniform law needs finite bounds, low below high. Got {self.low} and {self.high}."
+                f"A uniform policy needs finite bounds, low below high. Got {self.low} and {self.high}."
             )
 
     def sample(self, states: FloatArray, rng: np.random.Generator) -> FloatArray:

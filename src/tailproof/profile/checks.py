@@ -155,11 +155,11 @@ def coverage(task: Task, some: Log, holes: Sequence[Hole]) -> tuple[Caution, ...
         here = task.action_probabilities[rows]
     else:
         here = task.acts.probabilities(some.states[rows], some.table_rows.rows[rows])
-    chances = here
+    probabilities = here
     if task.initial_states is not None and task.initial_rows is None:  # not states of the log
         begins = task.initial_states[:: max(1, len(task.initial_states) // _ROWS)]
-        chances = np.concatenate([here, task.acts.probabilities(begins)])
-    share = chances.mean(axis=0)
+        probabilities = np.concatenate([here, task.acts.probabilities(begins)])
+    share = probabilities.mean(axis=0)
     never = (log.action_counts == 0) & (share > 0)
     said = [
         f"The policy takes action {_label(log, action)} with probability {share[action]:.2g} but "
