@@ -18,7 +18,7 @@ from benchmarks.battery.cells import Problem
 from benchmarks.battery.entrants import LEVELS, Estimator, Reply
 from tailproof.arrays import FloatArray
 from tailproof.errors import LogError
-from tailproof.io.d3rlpy import to_d3rlpy
+from tailproof.io.d4rl import to_d3rlpy
 from tailproof.policies.forms import action_probabilities
 from tailproof.worlds.rollout import draw
 

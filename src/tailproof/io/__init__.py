@@ -1,8 +1,7 @@
 """Read logs from tables, Minari, D4RL and d3rlpy; write them to Parquet files."""
 
 from tailproof.io.columns import Columns, guess_columns
-from tailproof.io.d3rlpy import from_d3rlpy, to_d3rlpy
-from tailproof.io.d4rl import read_d4rl, read_rollouts
+from tailproof.io.d4rl import from_d3rlpy, read_d4rl, read_rollouts, to_d3rlpy
 from tailproof.io.mapped import open_data_set
 from tailproof.io.minari import read_minari
 from tailproof.io.parquet import write_log

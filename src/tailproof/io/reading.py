@@ -16,7 +16,7 @@ import pyarrow as pa
 from tailproof.arrays import BoolArray, IntArray
 from tailproof.errors import ColumnError, LogError, TailproofWarning, listed
 from tailproof.files import from_parts
-from tailproof.io import d3rlpy, d4rl, minari
+from tailproof.io import d4rl, minari
 from tailproof.io.columns import (
     Choice,
     Columns,
@@ -563,7 +563,7 @@ def _adapter(source: Any) -> Any:
     if hasattr(source, "iterate_episodes"):
         return minari.read_dataset
     if hasattr(source, "episodes") and not hasattr(source, "columns"):  # not a frame
-        return d3rlpy.read_episodes
+        return d4rl.read_episodes
     if isinstance(source, str | Path):
         if minari.is_dataset(source):
             return minari.read_path
