@@ -94,7 +94,7 @@ def test_a_step_cut_off_by_a_timeout_has_no_transition():
     reading = read(data)
     assert reading.log.rewards.tolist() == [0, 1, 2, 3]
     assert reading.log.next_states.ravel().tolist() == [1, 1, 3, 4]
-    assert "1 last steps of episodes cut off by a timeout" in reading.describe()
+    assert "1 step at a timeout left out" in reading.describe()
     assert not reading.cautions
 
 

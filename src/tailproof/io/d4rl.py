@@ -181,10 +181,10 @@ def d4rl_log(
         action_space=space,
     )
     log = assemble(steps, Notes())
-    if log.n_transitions < n:
+    if count := n - log.n_transitions:
         notes.notes.append(
-            f"{n - log.n_transitions} steps at a timeout left out: the state after it was not "
-            f"recorded."
+            f"{count} step{'' if count == 1 else 's'} at a timeout left out: the state after it was "
+            f"not recorded."
         )
     return log
 

@@ -194,7 +194,8 @@ class Arranged(NamedTuple):
         ids = self.episodes.codes[starts[:-1]]
         names = ids if labels is None else labels.labels[ids]
         of_episode = check_groups(group.labels[group.codes], starts, names)
-        return of_episode[self.rows(np.cumsum(self.episodes.starts) - 1)[self.first]]
+        place = self.rows(np.cumsum(self.episodes.starts) - 1)[self.first]
+        return np.asarray(of_episode[place])
 
 
 def assemble(steps: Steps, notes: Notes) -> Log:
