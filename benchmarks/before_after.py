@@ -20,10 +20,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+from resource import RLIMIT_AS, RUSAGE_CHILDREN, RUSAGE_SELF, getrusage, setrlimit
 from typing import Any
 
 ROWS, MANY = 10_000, 1_000_000
+MEMORY = 8 * 2**30  # bytes that the operating system grants a task
 READING = {"state": ["age", "days", "x_0", "x_1"], "action": "offer", "reward": "spend"}
 KNOWN = {**READING, "propensity": "propensity", "episode": False}
 UNKNOWN = {**READING, "propensity": False, "episode": False}
@@ -81,6 +82,18 @@ def _steps() -> Any:
 def _rows(*, many: bool = False, known: bool = True) -> Any:
     name = "many.parquet" if many else "rows.parquet"
     return _read(name, **(KNOWN if known else UNKNOWN))
+
+
+def _steps_of(rows: int = ROWS, **sizes: int) -> Any:
+    from growth import steps_log  # beside this file
+
+    return steps_log(rows, **sizes)
+
+
+def _rows_of(rows: int = ROWS, columns: int = 5) -> Any:
+    from growth import one_step_log
+
+    return one_step_log(rows, columns)
 
 
 def _right(states: Any) -> Any:
@@ -152,10 +165,14 @@ def _command(*words: str) -> None:
             sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
 
 
-def _report(file: str) -> None:
+def _evaluated(file: str, *words: str) -> None:
     columns = ("--state", "age,days,x_0,x_1", "--action", "offer", "--reward", "spend")
     asked = ("--policy", "always:voucher", "--episode", "-", "--propensity", "propensity")
-    _command("evaluate", file, *columns, *asked, "--report", "report.html")
+    _command("evaluate", file, *columns, *asked, *words)
+
+
+def _report(file: str) -> None:
+    _evaluated(file, "--report", "report.html")
 
 
 @dataclass(frozen=True)
@@ -180,9 +197,21 @@ TASKS = (
         for said, log in (("", _rows), (", no propensities", partial(_rows, known=False)))
     ),
     Task("learn, one-step, 10⁴", partial(_learn, None), _rows),
+    Task("learn, one-step, 10⁵", partial(_learn, None), partial(_rows_of, 10 * ROWS), many=True),
+    Task("learn, one-step, 200 columns", partial(_learn, None), partial(_rows_of, ROWS, 200)),
     Task("learn, sequential, 10⁴", partial(_learn, 0.9), _steps),
+    Task("learn, sequential, 10⁵", partial(_learn, 0.9), partial(_steps_of, 10 * ROWS), many=True),
+    *(
+        Task(f"evaluate, sequential, {said}", _evaluate_steps, partial(_steps_of, **sizes))
+        for said, sizes in (
+            ("200 columns", {"columns": 200}),
+            ("300 actions", {"actions": 300}),
+            ("1,000 actions", {"actions": 1_000}),
+        )
+    ),
     Task("diagnose, one-step, 10⁴", partial(_diagnose, _Rule(40), None), _rows),
     Task("diagnose, sequential, 10⁴", partial(_diagnose, _right, 0.9), _steps),
+    Task("command, evaluate, 10⁴", partial(_evaluated, "rows.parquet")),
     Task("report, one-step, 10⁴", partial(_report, "rows.parquet")),
     Task("report, one-step, 10⁶", partial(_report, "many.parquet"), many=True),
     Task("read CSV, 10⁴", partial(_read, "rows.csv", **KNOWN)),
@@ -198,6 +227,7 @@ def run_task(name: str) -> None:
     import warnings
 
     warnings.simplefilter("ignore")
+    setrlimit(RLIMIT_AS, (MEMORY, MEMORY))
     task = next(each for each in TASKS if each.name == name)
     given = () if task.log is None else (task.log(),)
     began = _cpu(RUSAGE_SELF) + _cpu(RUSAGE_CHILDREN)

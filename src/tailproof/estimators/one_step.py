@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from tailproof.profile.one_step import TREE_ROWS, OneStepRows, Outcome
 from tailproof.profile.shape import RewardShape
 from tailproof.robust.gains import Scored
 from tailproof.robust.parts import Occurrences
-from tailproof.robust.pooling import FEWEST_EVENTS, PooledPath, common_reward, pooled_path
+from tailproof.robust.pooling import FEWEST_EVENTS, PooledPath, Scores
 from tailproof.robust.sensitivity import GAMMAS, HiddenReasons, least_favourable_scores
 from tailproof.robust.spreads import Spread, centred, hall_spread
 from tailproof.rules import RULES
@@ -126,7 +125,7 @@ def evaluate_rows(
     if robust is None:
         paths = Paths(
             *(
-                pooled_path(rewards, partial(_scores, model, by), sums=observations.sums)
+                rows.pooling.path(_scores(model, by), sums=observations.sums)
                 for model, by in ((outcomes[name], w), (steady, even))
             )
         )
@@ -257,10 +256,16 @@ class Paths(NamedTuple):
         return self.marginal.influence + slope * moved
 
 
-def _scores(outcome: Prediction, weights: FloatArray, rewards: FloatArray) -> FloatArray:
-    """Return the scores of the rows, whose mean is the value, (n,)."""
-    found = doubly_robust(outcome, weights, rewards)
-    return found.value + found.influence
+def _scores(outcome: Prediction, weights: FloatArray) -> Scores:
+    """Return the doubly robust scores of the rows, whose mean is the value, as a function of rewards."""
+    model, other = outcome.policy - weights * outcome.logged, 1 - weights
+    residual = float((weights * outcome.logged).mean())
+
+    def scores(rewards: FloatArray) -> FloatArray:
+        weighted = weights * rewards
+        return np.asarray(model + weighted + (float(weighted.mean()) - residual) * other)
+
+    return scores
 
 
 def _occurrences(
@@ -272,7 +277,7 @@ def _occurrences(
     where no reward is usual, where rewards differ from it on both sides or all by the same amount, and
     where the policy has fewer than 20 events.
     """
-    common = common_reward(rows.rewards)
+    common = rows.usual
     if rows.common is not None:
         usual, under = rows.common.logged, float(rows.common.under(policy).mean())
     elif common is not None:

@@ -19,6 +19,7 @@ from tailproof.log.spaces import ActionSpace
 from tailproof.parallel import one_tree_thread
 from tailproof.profile.observations import Observations, common_rewards, common_value, logged_scores
 from tailproof.robust.gains import Scored
+from tailproof.robust.pooling import PoolingLevels, common_reward
 
 FOLDS = 5  # of every cross-fit
 _MOST_COLUMNS = 300  # most state columns; those dominated by one value are dropped first
@@ -154,6 +155,16 @@ class OneStepRows:
         if common is None:
             return None
         return AdditiveOutcome.of(self, np.tile(common, (FOLDS, 1)), np.zeros(self.count))
+
+    @cached_property
+    def usual(self) -> float | None:
+        """The most frequent reward, if more than 5 % of the rows have it."""
+        return common_reward(self.rewards)
+
+    @cached_property
+    def pooling(self) -> PoolingLevels:
+        """Rewards with pooled extremes, for each threshold of `robust.pooling`."""
+        return PoolingLevels.of(self.rewards)
 
     @cached_property
     def clipped(self) -> FloatArray:

@@ -182,29 +182,8 @@ def pooled_path(
     >>> float(np.abs(path.gains).max()) < 1e-12, float(path.high[-1])
     (True, inf)
     """
-    count = len(rewards)
-    b = np.ones(count) if base is None else base
-    s = np.ones(count) if sizes is None else sizes
-    constant = scores(np.zeros(count))
-    low, high = thresholds(rewards, heavier_tail(rewards) if tail is None else tail)
-    gains, parts, influences = [], [], []
-    for bottom, top in zip(low, high, strict=True):
-        pooled, part = np.clip(rewards, bottom, top), 0.0
-        estimated = np.zeros(count)  # influence of the mean sizes, which are estimated too
-        for side in _sides(rewards, bottom, top, b, s):
-            beyond, sign = side.beyond, side.sign
-            pooled = pooled + sign * side.mean_size * beyond * s
-            in_policy = float((scores(beyond * s) - constant).mean())
-            in_log = float((b * beyond * s).mean())
-            part += side.mean_size * in_policy
-            kept = sign * (in_policy - in_log) / in_log
-            estimated += kept * b * beyond * (side.excess - side.mean_size * s)
-        row = scores(pooled) - b * pooled
-        gains.append(float(row.mean()))
-        parts.append(part)
-        units = sums(row - row.mean() + estimated)
-        influences.append(units * (len(units) / count))
-    return PooledPath.of(low, high, np.array(gains), np.array(influences).T, np.array(parts))
+    levels = PoolingLevels.of(rewards, tail=tail, base=base, sizes=sizes)
+    return levels.path(scores, sums=sums)
 
 
 class _Side(NamedTuple):
@@ -214,6 +193,66 @@ class _Side(NamedTuple):
     beyond: BoolArray  # (n,)
     excess: FloatArray  # (n,)
     mean_size: float  # e(u)
+
+
+@dataclass(frozen=True, eq=False)
+class PoolingLevels:
+    """What a path needs of the log alone, shared by all policies: r̃_u for each pair of thresholds."""
+
+    low: FloatArray  # (m,)
+    high: FloatArray  # (m,)
+    base: FloatArray  # (n,) weights of the rows in the logged value
+    sizes: FloatArray  # (n,) relative sizes that are to be expected
+    pooled: tuple[FloatArray, ...]  # m times r̃_u, (n,)
+    sides: tuple[tuple[_Side, ...], ...]  # m times the sides with rows beyond their threshold
+
+    @classmethod
+    def of(
+        cls,
+        rewards: FloatArray,
+        *,
+        tail: Tail | None = None,
+        base: FloatArray | None = None,
+        sizes: FloatArray | None = None,
+    ) -> PoolingLevels:
+        """Return the levels of some rewards, (n,); arguments as in `pooled_path`."""
+        b = np.ones(len(rewards)) if base is None else base
+        s = np.ones(len(rewards)) if sizes is None else sizes
+        low, high = thresholds(rewards, heavier_tail(rewards) if tail is None else tail)
+        pooled, sides = [], []
+        for bottom, top in zip(low, high, strict=True):
+            found = tuple(_sides(rewards, bottom, top, b, s))
+            changed = np.clip(rewards, bottom, top)
+            for side in found:
+                changed += side.sign * side.mean_size * side.beyond * s
+            pooled.append(changed)
+            sides.append(found)
+        return cls(low, high, b, s, tuple(pooled), tuple(sides))
+
+    def path(
+        self, scores: Scores, *, sums: Callable[[FloatArray], FloatArray] = lambda values: values
+    ) -> PooledPath:
+        """Return the path of the gains of the policy with these scores; see `pooled_path`."""
+        b, s, count = self.base, self.sizes, len(self.base)
+        constant = float(scores(np.zeros(count)).mean())
+        gains, parts, influences = [], [], []
+        for pooled, sides in zip(self.pooled, self.sides, strict=True):
+            row, part = scores(pooled) - b * pooled, 0.0
+            gains.append(float(row.mean()))
+            row -= gains[-1]
+            for side in sides:  # the mean sizes are estimated too
+                beyond = side.beyond * s
+                in_policy = float(scores(beyond).mean()) - constant
+                in_log = float((b * beyond).mean())
+                part += side.mean_size * in_policy
+                kept = side.sign * (in_policy - in_log) / in_log
+                row += kept * b * (side.excess - side.mean_size * beyond)
+            parts.append(part)
+            units = sums(row)
+            influences.append(units * (len(units) / count))
+        return PooledPath.of(
+            self.low, self.high, np.array(gains), np.array(influences).T, np.array(parts)
+        )
 
 
 def _sides(

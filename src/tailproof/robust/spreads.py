@@ -219,10 +219,11 @@ def _unseen(
     if pooled is not None:
         tails.append((*pooled, int(active.sum()) / len(influence)))
     points, lowest = np.zeros(2), np.full(2, _LIGHT)
-    for side, sign in enumerate((1, -1)):
-        for samples, weight, share in tails:
-            middle = float(np.median(samples))
-            if fit := hill_tail(sign * (samples - middle)):
+    for samples, weight, share in tails:
+        middle = float(np.median(samples))
+        distances = samples - middle
+        for side, sign in enumerate((1, -1)):
+            if fit := hill_tail(sign * distances):
                 index, start, k = fit
                 lowest[side] = min(lowest[side], index)
                 far = weight * (sign * middle + start * (2 * k * share) ** (1 / index))
@@ -235,13 +236,14 @@ def hill_tail(distances: FloatArray) -> tuple[float, float, int] | None:
 
     None if the tail is light or too few distances are positive.
     """
-    ordered = np.sort(distances[distances > 0])[::-1]
-    if len(ordered) < 10:
+    positive = distances[distances > 0]
+    if len(positive) < 10:
         return None
-    k = int(np.clip(len(ordered) ** 0.6, 8, len(ordered) - 2))
+    k = int(np.clip(len(positive) ** 0.6, 8, len(positive) - 2))
+    ordered = np.sort(np.partition(positive, len(positive) - k - 1)[-k - 1 :])[::-1]
     if ordered[0] <= ordered[k]:
         return None
-    index = max(1 / float(hill_path(ordered[: k + 1])[-1]), _LEAST_INDEX)
+    index = max(1 / float(hill_path(ordered)[-1]), _LEAST_INDEX)
     return (index, float(ordered[k]), k) if index < _LIGHT else None
 
 
