@@ -29,6 +29,9 @@ class Rules:
     # tails
     light: float = 1.2  # [learning] tails are light up to this ratio of plain to robust error
     heavy: float = 2.5  # [none] tail index of skewed rewards below which their variance is in doubt
+    learn_rows: int = (
+        200_000  # [none] rows from which `learn` learns: more take time, change little
+    )
     settled: int = 200_000  # [none] residuals enough to test symmetry: more only take time
     jackpot_share: float = 0.05  # [none] most samples that are jackpots
     jackpot_gap: float = 7.0  # [none] a gap below them has P < e⁻⁷ in tails of index 1 or more
@@ -62,6 +65,8 @@ class Rules:
     # trees on wide tables: their time grows with the columns
     tree_columns: int = 40  # [none] columns, and indicators of actions, up to which all are used
     screening_trees: int = 4  # [none] trees that choose the columns, of more
+    screening_rows: int = 2_000  # [none] rows that these trees see
+    search_columns: int = 20  # [none] columns whose pairs an exact search for a policy tree tries
     # hidden state
     hidden_reward: float = 2.5  # [hidden] standard errors by which the past must help with rewards
     hidden_effect: float = 4.5  # [hidden] the same, if only the effect of actions depends on it

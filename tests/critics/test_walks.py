@@ -4,10 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
+from scipy.spatial import cKDTree
 
 from tailproof import Log, compare, evaluate
 from tailproof.critics.task import Target, Task
-from tailproof.critics.walks import visits
+from tailproof.critics.walks import Neighbours, visits
 from tailproof.errors import CoverageWarning, LevelError
 from tailproof.policies.binding import for_log
 
@@ -85,3 +87,14 @@ def test_an_answer_about_a_policy_that_leaves_the_log_is_void():
         found = compare(log, {"never": never, "above one": above_one}, gamma=GAMMA)
     words = {each.name: str(each.verdict) for each in found.candidates}
     assert words["never"] == "cannot tell"
+
+
+def test_neighbours_in_many_columns_are_those_of_a_tree():
+    rng = np.random.default_rng(0)
+    rows, points = rng.normal(size=(300, 40)), rng.normal(size=(20, 40))
+    points[:3] = rows[:3]
+    distance, near = Neighbours(rows, None).nearest(points, 5)
+    expected, known = cKDTree(rows).query(points, k=range(1, 6))
+    assert_allclose(distance, expected, atol=1e-12)
+    assert near.tolist() == known.tolist()
+    assert Neighbours(rows[:3], None).nearest(points, 3)[1].shape == (20, 3)

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof.errors import MethodError
-from tailproof.learners.exact_tree import Node, best_tree, tree_arrays
+from tailproof.learners.exact_tree import Node, best_tree, state_tree, tree_arrays
+from tailproof.rules import RULES
 
 
 def brute_force(x, scores, depth, smallest, cost):
@@ -146,3 +147,12 @@ def test_no_columns():
 def test_depth_is_checked():
     with pytest.raises(MethodError, match="depth"):
         best_tree(np.ones((3, 1)), np.ones((3, 2)), depth=4)
+
+
+def test_of_many_columns_the_leading_ones_are_searched():
+    rng = np.random.default_rng(5)
+    states = rng.normal(size=(500, RULES.search_columns + 20))
+    gain = (states[:, 31] > 0) + 1.0 * (states[:, 3] > 0) - 1.5 + rng.normal(0, 0.1, 500)
+    tree = state_tree(states, np.column_stack([gain, np.zeros(500)]), depth=2, smallest=20)
+    compared = tree.tree.column[tree.tree.column >= 0]
+    assert set(compared.tolist()) == {3, 31}

@@ -217,3 +217,15 @@ def test_unseen_actions_share_what_is_left():
     assert law.sum(axis=1) == pytest.approx(1.0)
     assert law[0] == pytest.approx([0.7, 0.3 * 29 / 30, 0.3 / 30])
     assert law[1] == pytest.approx([0.2, 0.7, 0.1])
+
+
+def test_constant_propensities_of_an_experiment_are_the_behaviour_everywhere():
+    rng = np.random.default_rng(2)
+    states, actions = rng.normal(size=(200, 2)), rng.choice(3, size=200, p=[0.2, 0.3, 0.5])
+    log = Log.from_arrays(
+        states, actions, rng.normal(size=200), states, episode=np.arange(200),
+        terminated=np.ones(200, bool), propensity=np.array([0.2, 0.3, 0.5])[actions],
+    )  # fmt: skip
+    behaviour = fit_behaviour(log)
+    assert behaviour(states) == pytest.approx(np.tile([0.2, 0.3, 0.5], (200, 1)))
+    assert behaviour.trees.nodes == 1

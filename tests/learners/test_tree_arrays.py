@@ -13,6 +13,7 @@ from tailproof.critics.trees import (
 )
 from tailproof.features import Standardise
 from tailproof.files import from_parts, to_parts
+from tailproof.rules import RULES
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +84,15 @@ def test_units_of_the_state_do_not_matter():
         standardise = Standardise.fit(states * factor, tame=True)
         found.append(standardise(states * factor))
     assert found[0] == pytest.approx(found[1])
+
+
+def test_trees_of_wide_tables_compare_leading_columns_and_those_that_must_be_kept():
+    rng = np.random.default_rng(4)
+    wide = rng.normal(size=(400, RULES.tree_columns + 30)).astype(np.float32)
+    target = 3 * wide[:, 17] + wide[:, -2]
+    trees = grown(wide, target, trees=3, smallest=20, seed=1, always=2)
+    compared = np.unique(trees.column[trees.column >= 0])
+    assert 17 in compared
+    assert len(set(compared) - {wide.shape[1] - 1, wide.shape[1] - 2}) <= RULES.tree_columns
+    again = pickle.loads(pickle.dumps(trees))  # without what scikit-learn grew
+    assert np.array_equal(trees.leaves(wide), again.leaves(wide))

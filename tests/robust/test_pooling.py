@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 from tailproof.errors import MethodError
 from tailproof.robust.pooling import (
+    PoolingLevels,
     TailPooled,
     pooled_over_actions,
     pooled_path,
@@ -248,3 +249,10 @@ def test_rewards_without_a_common_one_or_with_two_tails_are_learnt_from_as_they_
         found, begins = pooled_over_actions(rewards, actions)
         assert found is rewards
         assert begins == np.inf
+
+
+def test_levels_of_a_log_serve_all_its_policies():
+    spend, scores, offer = shop(3)
+    levels = PoolingLevels.of(spend)
+    for policy in (scores, snips(2.0 * ~offer)):
+        assert_allclose(levels.path(policy).gains, pooled_path(spend, policy).gains, rtol=0, atol=0)

@@ -183,7 +183,7 @@ def opened(
         named = [name_and_policy(each)[1] for each in policies]
         others = [*policy_columns(named), *beside]
         reading = read(options.log, engine=engine, beside=others, **options.reading())
-    if reading.log.budget is not None:
+    if reading.log.is_mapped:
         session.note(f"The log is mapped from files and read in pieces: {reading.log!r}.")
     if reading.columns is not None:
         session.note(f"Read as {reading.columns.describe()}.")

@@ -177,7 +177,8 @@ class LogOptions:
         panel=MEMORY,
     )
     budget: float | None = option(
-        "GB that a log may take; a quarter of the machine's memory by default.",
+        "GB that a log and the work on it may take: what needs more takes a sample, and says so. By "
+        "default a quarter of the memory.",
         panel=MEMORY,
         min=0.0,
     )

@@ -56,7 +56,8 @@ def fit_behaviour(
     rows = training_rows(log, np.arange(log.n_episodes), rng)
 
     rule: FloatArray = np.empty(0)
-    if known is not None:
+    constant = known is not None and _is_constant(known, log.actions)
+    if known is not None and not constant:
         rule = _followed(inputs, log.actions, known, log.n_actions, rows)
 
     def grow(rows: IntArray, growth: Growth) -> TreeValues:
@@ -65,8 +66,9 @@ def fit_behaviour(
             one = DecisionTreeRegressor(min_samples_leaf=smallest, random_state=seed)
             trees = TreeArrays.of([one.fit(inputs[rows], rule[rows])])
         else:
+            count = _TREES if 2 * smallest <= len(rows) else 1  # trees without a split are alike
             trees = grown(
-                inputs[rows], taken, trees=_TREES, smallest=smallest, seed=seed, classify=True
+                inputs[rows], taken, trees=count, smallest=smallest, seed=seed, classify=True
             )
         if known is not None:
             probabilities = _leaf_probabilities(
@@ -80,11 +82,21 @@ def fit_behaviour(
 
     growth, own = (_SMALLEST[1], False), (1, False)
     exact = exact and len(np.unique(z, axis=0)) <= _REPEATED * len(z)
-    if exact and known is None:
+    if constant:  # as in an experiment: one leaf says it all
+        growth = (len(rows), False)
+    elif exact and known is None:
         growth = own
     elif log.n_groups > 1 and z.shape[1]:
         growth = _choose_growth(log, known, grow, rng, also=(own,) * exact)
     return grow(rows, growth)
+
+
+def _is_constant(propensity: FloatArray, actions: IntArray) -> bool:
+    """Return whether each action has one propensity in all rows, and they sum to 1."""
+    seen = np.flatnonzero(np.bincount(actions))
+    own = [propensity[actions == action] for action in seen]
+    same = all(float(np.ptp(each)) <= 1e-9 for each in own)
+    return same and abs(sum(float(each[0]) for each in own) - 1) <= 1e-6
 
 
 def _followed(

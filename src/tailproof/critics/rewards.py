@@ -121,7 +121,14 @@ def cross_fitted(log: Log) -> FloatArray:
             continue
         train = np.flatnonzero(own != k) if log.n_groups > 1 else asked
         rows = training_rows(log, train, rng)
-        trees = grown(inputs[rows], rewards[rows], trees=_TREES, smallest=_SMALLEST, seed=900 + k)
+        trees = grown(
+            inputs[rows],
+            rewards[rows],
+            trees=_TREES,
+            smallest=_SMALLEST,
+            seed=900 + k,
+            always=log.n_actions,
+        )
         values = averages(trees.leaves(inputs[rows]), trees.nodes) @ rewards[rows]
         asked_rows = log.rows(asked)
         fitted[asked_rows] = trees.means(values, inputs[asked_rows])

@@ -156,7 +156,14 @@ class TrainingSet:
             after[own == k] = trees.means(values, self.next_z[own == k])
         change = self.rewards + self.task.gamma * np.where(self.alive, after, 0.0) - here
         smallest = int(np.clip(len(own) // 100, 10, 100))
-        trees = grown(self.inputs, change, trees=_ADVANTAGE_TREES, smallest=smallest, seed=seed)
+        trees = grown(
+            self.inputs,
+            change,
+            trees=_ADVANTAGE_TREES,
+            smallest=smallest,
+            seed=seed,
+            always=log.n_actions,
+        )
         leaves = trees.leaves(self.inputs)
         average = averages(leaves, trees.nodes)
         means = average @ change
@@ -199,7 +206,7 @@ def fit_values(training: TrainingSet, backup: Backup) -> TreeValues:
 
     targets = training.first_targets()
     trees, values = _fixed_point(
-        training.inputs, following, targets, training.rewards, target, task
+        training.inputs, following, targets, training.rewards, target, task, actions=n_actions
     )
     return TreeValues(training.standardise, trees, values, n_actions)
 
@@ -211,19 +218,21 @@ def _fixed_point(
     rewards: FloatArray,
     target: Callable[[Sequence[FloatArray]], FloatArray],
     task: Task,
+    *,
+    actions: int = 0,
 ) -> tuple[TreeArrays, FloatArray]:
     """Return trees and node values v that solve v = average of target(v) in each leaf.
 
     Values start from averages of r / (1 − γ), and iterate until these have little weight. The trees
     are grown on `targets`, then once more on the fitted targets; `target` maps the values at
-    `following` to Bellman targets.
+    `following` to Bellman targets. The last `actions` inputs are indicators of actions.
     """
     gamma = task.gamma
     smallest = int(np.clip(len(inputs) // 400, 5, 30))
     count = 1 if gamma == 0 else _UNDISCOUNTED if gamma == 1 else ceil(log(_LEFT) / log(gamma))
     for number in range(_ROUNDS if gamma > 0 else 1):
         seed = task.seed + _APART + number
-        trees = grown(inputs, targets, trees=_TREES, smallest=smallest, seed=seed)
+        trees = grown(inputs, targets, trees=_TREES, smallest=smallest, seed=seed, always=actions)
         average = averages(trees.leaves(inputs), trees.nodes)
         after = [predicts(trees.leaves(each), trees.nodes) for each in following if len(each)]
         values: FloatArray = average @ (rewards / (1 - gamma) if gamma < 1 else rewards)

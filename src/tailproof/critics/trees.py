@@ -15,7 +15,9 @@ from tailproof.errors import MethodError
 from tailproof.features import Standardise, at_every_action
 from tailproof.files import NOT_SAVED
 from tailproof.log.folds import shuffled_groups
+from tailproof.log.horizon import leading_columns
 from tailproof.log.log import Log
+from tailproof.rules import RULES
 
 _FEW = 1 << 16  # rows evaluated at a time
 _MOST = 20_000  # training rows of a forest: more rows make it slower, not much better
@@ -30,12 +32,13 @@ class TreeArrays:
     threshold: FloatArray  # (N,) the threshold of the comparison
     left: IntArray  # (N,) next node for inputs up to the threshold
     right: IntArray  # (N,) next node for the others
-    # as scikit-learn grew them
+    # as scikit-learn grew them, and the inputs that these compare, if not all
     native: tuple[Any, ...] = field(default=(), repr=False, metadata=NOT_SAVED)
+    native_inputs: IntArray | None = field(default=None, repr=False, metadata=NOT_SAVED)
 
     @classmethod
-    def of(cls, trees: Sequence[Any]) -> TreeArrays:
-        """Return the arrays of fitted scikit-learn trees."""
+    def of(cls, trees: Sequence[Any], inputs: IntArray | None = None) -> TreeArrays:
+        """Return the arrays of fitted scikit-learn trees, grown on some of the inputs or on all."""
         inside = [each.tree_ for each in trees]
         roots = np.cumsum([0, *(each.node_count for each in inside[:-1])])
         leaf = np.concatenate([each.children_left for each in inside]) < 0
@@ -47,12 +50,14 @@ class TreeArrays:
             for side in ("children_left", "children_right")
         )
         threshold = np.concatenate([each.threshold for each in inside])
-        column = np.where(leaf, -1, column).astype(np.int32)
-        return cls(roots, column, np.where(leaf, 0.0, threshold), left, right, tuple(inside))
+        column = np.where(leaf, 0, column)
+        column = np.where(leaf, -1, column if inputs is None else inputs[column]).astype(np.int32)
+        threshold = np.where(leaf, 0.0, threshold)
+        return cls(roots, column, threshold, left, right, tuple(inside), inputs)
 
     def __getstate__(self) -> dict[str, Any]:
         # pickles of trees do not outlive a version of scikit-learn
-        return {**vars(self), "native": ()}
+        return {**vars(self), "native": (), "native_inputs": None}
 
     @property
     def nodes(self) -> int:
@@ -70,6 +75,8 @@ class TreeArrays:
     def _leaves(self, inputs: AnyArray) -> IntArray:
         n, count = len(inputs), len(self.roots)
         if self.native and inputs.dtype == np.float32:
+            if self.native_inputs is not None:
+                inputs = np.ascontiguousarray(inputs[:, self.native_inputs])
             return np.stack([each.apply(inputs) for each in self.native], axis=1) + self.roots
         node = np.tile(self.roots, n).astype(np.intp)
         row = np.repeat(np.arange(n), count)
@@ -132,8 +139,12 @@ def grown(
     smallest: int,
     seed: int,
     classify: bool = False,
+    always: int = 0,
 ) -> TreeArrays:
     """Return extremely randomised trees of some targets, with leaves of at least `smallest` rows.
+
+    Of more than `RULES.tree_columns` inputs, those are used that matter most to a few first trees, and
+    the last `always` ones, such as indicators of actions.
 
     They are those of scikit-learn's ``ExtraTreesRegressor`` (or ``ExtraTreesClassifier``) with
     ``max_features=1.0`` and this seed, grown without the copies and checks of a forest object.
@@ -144,8 +155,13 @@ def grown(
     if inputs.shape[1] == 0:
         inputs = np.zeros((len(inputs), 1), dtype=np.float32)
     kind = ExtraTreeClassifier if classify else ExtraTreeRegressor
-    inputs = np.ascontiguousarray(inputs, dtype=np.float32)
     targets = np.ascontiguousarray(targets, dtype=np.intp if classify else np.float64)
+    kept: IntArray | None = None
+    if (count := inputs.shape[1]) - always > RULES.tree_columns:
+        leading = leading_columns(inputs[:, : count - always], targets, smallest=smallest)
+        kept = np.concatenate([leading, np.arange(count - always, count)])
+        inputs = inputs[:, kept]
+    inputs = np.ascontiguousarray(inputs, dtype=np.float32)
     state = np.random.RandomState(seed)
     with config_context(skip_parameter_validation=True):
         found = [
@@ -156,7 +172,7 @@ def grown(
             ).fit(inputs, targets, check_input=False)
             for _ in range(trees)
         ]
-    return TreeArrays.of(found)
+    return TreeArrays.of(found, kept)
 
 
 def averages(leaves: IntArray, nodes: int) -> Any:

@@ -24,6 +24,7 @@ _FEW_VALUES = 12  # columns with fewer take the next value of a row instead of i
 _OWN = 1_000  # rows whose distance to other groups is measured
 _COMMON = 0.99  # quantile of these distances, and …
 _FAR = 1.5  # … multiple of it beyond which a state is unlike the logged ones
+_WIDE = 20  # columns beyond which distances to all rows take less time than a tree of them
 _APART = 1e3  # distance of discrete actions, so that the nearest row has the same action
 
 
@@ -32,6 +33,29 @@ class Visits(NamedTuple):
 
     unlike: float  # share of them in states unlike the logged ones, beyond that of logged behaviour
     steps: float  # Σ γᵗ over the steps of a walk, in the mean
+
+
+class Neighbours(NamedTuple):
+    """Rows by nearness."""
+
+    rows: FloatArray  # (m, k)
+    tree: cKDTree | None  # of the rows; None if they have many columns
+
+    @classmethod
+    def of(cls, rows: FloatArray) -> Neighbours:
+        """Return some rows by nearness."""
+        return cls(rows, cKDTree(rows) if rows.shape[1] <= _WIDE else None)
+
+    def nearest(self, points: FloatArray, count: int) -> tuple[FloatArray, IntArray]:
+        """Return the distances of points to the nearest rows, and the rows, (w, count) each."""
+        if self.tree is not None:
+            found = self.tree.query(points, k=range(1, count + 1))
+            return np.asarray(found[0]), np.asarray(found[1])
+        squares = (self.rows**2).sum(axis=1) - 2 * points @ self.rows.T  # less those of the points
+        some = np.argpartition(squares, min(count, len(self.rows) - 1), axis=1)[:, :count]
+        exact = np.sqrt(((self.rows[some] - points[:, None]) ** 2).sum(axis=2))
+        order = np.lexsort((some, exact), axis=1)
+        return np.take_along_axis(exact, order, 1), np.take_along_axis(some, order, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,14 +91,14 @@ class Moves:
         return cls(log, rows, *taken, order, standardise, scale)
 
     @cached_property
-    def states(self) -> cKDTree:
+    def states(self) -> Neighbours:
         """The states, by nearness."""
-        return cKDTree(self.places)
+        return Neighbours.of(self.places)
 
     @cached_property
-    def pairs(self) -> cKDTree:
+    def pairs(self) -> Neighbours:
         """States and actions, by nearness: rows with the same discrete action are nearest."""
-        return cKDTree(np.hstack([self.places, self.actions]))
+        return Neighbours.of(np.hstack([self.places, self.actions]))
 
     @cached_property
     def copied(self) -> BoolArray:
@@ -85,7 +109,7 @@ class Moves:
     def limit(self) -> float:
         """The distance to the nearest row beyond which a state is unlike the logged ones."""
         some = np.linspace(0, len(self.rows) - 1, min(_OWN, len(self.rows))).astype(np.intp)
-        distance, near = _nearest(self.states, self.places[some], min(30, len(self.rows)))
+        distance, near = self.states.nearest(self.places[some], min(30, len(self.rows)))
         group = self.log.group_of_episode[self.log.episode_of_row[self.rows]]
         other = group[near] != group[some][:, None]
         own = np.where(other, distance, distance[:, -1:]).min(axis=1)
@@ -98,12 +122,12 @@ class Moves:
         here, factor, total, unlike = starts, 1.0, 0.0, 0.0
         for _ in range(_horizon(gamma)):
             k = min(_NEAREST, len(self.rows))
-            distance, near = _nearest(self.states, here, 1 if policy else k)
+            distance, near = self.states.nearest(here, 1 if policy else k)
             total += factor * len(here)
             unlike += factor * np.count_nonzero(distance[:, 0] > self.limit)
             if policy is not None:
                 taken = policy.draw(near[:, 0], rng)
-                near = _nearest(self.pairs, np.hstack([here, taken]), k)[1]
+                near = self.pairs.nearest(np.hstack([here, taken]), k)[1]
             row = near[np.arange(len(here)), rng.integers(0, k, len(here))]
             moved = here + self.ahead[row] - self.places[row]
             here = np.where(self.copied, self.ahead[row], moved)
@@ -143,12 +167,6 @@ class Policy(NamedTuple):
         flat = np.asarray(drawn, dtype=float).reshape(weights.size, -1)
         actions = moves.standardise_actions(flat).reshape(*weights.shape, -1)
         return cls(actions, np.cumsum(weights, axis=1))
-
-
-def _nearest(tree: cKDTree, points: FloatArray, count: int) -> tuple[FloatArray, IntArray]:
-    """Return the distances to the nearest rows, and the rows, (w, count) each."""
-    distance, rows = tree.query(points, k=range(1, count + 1))
-    return np.asarray(distance), np.asarray(rows)
 
 
 def _horizon(gamma: float) -> int:

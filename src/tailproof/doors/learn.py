@@ -64,6 +64,7 @@ from tailproof.policies.forms import action_probabilities
 from tailproof.profile.profile import LogProfile
 from tailproof.progress import staged
 from tailproof.robust.tails import check_level
+from tailproof.rules import RULES
 
 _CLIPPED = 2.0  # times log n rewards are clipped on each side if they are skewed
 
@@ -118,13 +119,18 @@ _TOP = 0.3  # share of the episodes to imitate
 _LONG = 3  # mean steps of an episode above which imitating the best episodes is tried
 
 
-def methods_to_try(log: Log, gamma: float) -> dict[str, Method]:
-    """Return candidate methods for a log by name, simple ones first."""
+def methods_to_try(
+    log: Log, gamma: float, *, linear: Mapping[str, Method] | None = None
+) -> dict[str, Method]:
+    """Return candidate methods for a log by name, simple ones first.
+
+    `linear` are those of `linear_methods`, if they are known.
+    """
     bases: dict[str, Any] = {"constant": Constant(), LIKELIEST: TreeCloning()}
     if log.n_transitions > _LONG * log.n_episodes:
         bases["best episodes, trees"] = TreeCloning(top=_TOP)
-        linear = Cloning(top=_TOP, features=basis_for(log), ridge=1e-4)
-        bases["best episodes, linear"] = linear
+        cloning = Cloning(top=_TOP, features=basis_for(log), ridge=1e-4)
+        bases["best episodes, linear"] = cloning
     if log.is_bandit:
         bases |= {f"policy tree of depth {depth}": PolicyTree(depth=depth) for depth in (1, 2, 3)}
         bases["linear scores"] = PolicyScores()
@@ -138,10 +144,11 @@ def methods_to_try(log: Log, gamma: float) -> dict[str, Method]:
         bases["pessimistic advantages"] = careful
     if gamma > 0:
         bases |= {f"forest FQI, support {share:g}": ForestFQI(support=share) for share in SUPPORTS}
-    return {name: pointwise(base) for name, base in bases.items()} | _linear(log)
+    more = linear_methods(log) if linear is None else linear
+    return {name: pointwise(base) for name, base in bases.items()} | dict(more)
 
 
-def _linear(log: Log) -> dict[str, Method]:
+def linear_methods(log: Log) -> dict[str, Method]:
     """Return the methods that are linear in standardised features."""
     low, high = basis_for(log), basis_for(log, knots=KNOTS)
     pick, _ = choose_learner(log, low)
@@ -240,10 +247,12 @@ class CrossFit:
         found = cls(
             log, fold, whole.scores, {}, {}, constants=constants, pools_from=whole.pooled[1]
         )
+        # features are of states alone, and the shape of all rewards names no policy
+        linear = linear_methods(log)
         for pair in combinations(range(FOLDS), 2):
             task = task_without(whole, fold, pair)
             asked = np.flatnonzero(np.isin(fold, pair))
-            for name, method in methods_to_try(task.log, 0.0).items():
+            for name, method in methods_to_try(task.log, 0.0, linear=linear).items():
                 if isinstance(method.base, Constant):
                     continue  # constants need no training
                 found.methods[name] = method
@@ -858,7 +867,7 @@ def _learn_by_default(
         return learn_continuous(
             log, gamma=gamma, seed=seed, holdout=share, at_least=at_least, engine=engine
         )
-    data = sample_to_budget(log, "learn", seed=seed)
+    data = sample_to_budget(log, "learn", most=RULES.learn_rows, seed=seed)
     discount = check_gamma(gamma, data)
     require_squares(data.rewards)
     require_known_rest(data, discount)

@@ -33,7 +33,7 @@ from tailproof.estimators.choice import OneStepChoice, guarantee, limits_of, sta
 from tailproof.estimators.dr import corrected, cross_fit
 from tailproof.estimators.ladder import is_settled
 from tailproof.log.folds import Folds, Whole
-from tailproof.log.log import Log
+from tailproof.log.log import CHUNK, Log
 from tailproof.parameters import COUNT, SHARE, Configurable, Within
 from tailproof.policies.forms import BoundPolicy, Policy, bound, called
 from tailproof.profile.observations import (
@@ -285,7 +285,7 @@ class IPS(Configurable):
         Divide by the mean weight (SNIPS): less variance when the weights vary, a bias of order 1/n.
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    capabilities: ClassVar[Capabilities] = Capabilities(needs="chunks")
 
     mean: Mean | TailPooled = SampleMean()
     unit: Unit = "step"
@@ -442,17 +442,21 @@ def importance_weights(task: Task, reweight: Reweight | None = None) -> FloatArr
 
 def target_density(policy: Policy | BoundPolicy | None, log: Log) -> FloatArray:
     """Return π(a|s), or its density, at the logged actions, (n,)."""
-    acts = bound(policy, log.action_space)
-    if log.is_discrete:
-        probabilities = acts.probabilities(log.states, log.table_rows.rows)
-        taken: FloatArray = probabilities[np.arange(log.n_transitions), log.actions]
-        return taken
-    if not acts.has_density:
+    acts, density = bound(policy, log.action_space), np.empty(log.n_transitions)
+    if not (log.is_discrete or acts.has_density):
         raise PolicyError(
             "Importance weights over continuous actions need policy.log_prob(states, actions). "
             f"{called(acts)} has none; add it, or use 'lstd'."
         )
-    density: FloatArray = np.exp(acts.log_prob(log.states, log.actions))
+    whole = range(log.n_transitions)
+    for part in (whole,) if log.budget is None else log.parts:
+        for piece in log.chunks(part, size=CHUNK if log.budget else len(whole)):
+            own = slice(piece.first, piece.first + len(piece))
+            if log.is_discrete:
+                chances = acts.probabilities(piece.states, log.table_rows.rows[own])
+                density[own] = chances[np.arange(len(piece)), piece.actions]
+            else:
+                density[own] = np.exp(acts.log_prob(piece.states, piece.actions))
     return density
 
 
@@ -478,7 +482,7 @@ class EpisodeIS(Configurable):
         After the end of an episode its last weight is used.
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities(bootstraps=False)
+    capabilities: ClassVar[Capabilities] = Capabilities(needs="chunks", bootstraps=False)
 
     per_decision: bool = False
     self_normalised: bool = False

@@ -257,7 +257,7 @@ class Paths(NamedTuple):
 
 
 def _scores(outcome: Prediction, weights: FloatArray) -> Scores:
-    """Return the doubly robust scores of the rows, whose mean is the value, as a function of rewards."""
+    """Return the doubly robust scores of the rows as a function of rewards; their mean is the value."""
     model, other = outcome.policy - weights * outcome.logged, 1 - weights
     residual = float((weights * outcome.logged).mean())
 

@@ -18,6 +18,7 @@ from tailproof.errors import Caution
 from tailproof.estimators.choice import Choice, SequentialChoice
 from tailproof.estimators.ladder import Blend, LoggedReturns, Rung, climb, logged_rung, single
 from tailproof.estimators.one_step import evaluate_rows, is_one_step
+from tailproof.estimators.pieces import evaluate_in_pieces, scores_in_pieces
 from tailproof.features import Features, as_features
 from tailproof.log.columns import CriticColumns
 from tailproof.log.folds import Folds
@@ -183,6 +184,8 @@ class Auto(Configurable):
 
     def score(self, task: Task, profile: LogProfile, *, rng: np.random.Generator) -> Choice:
         """Return the policy's value with its scores, and the choices made."""
+        if is_one_step(task) and scores_in_pieces(task.log):
+            return evaluate_in_pieces(task, profile, seed=task.seed)
         if is_one_step(task):
             rows = profile.one_step(one_step_key(int(rng.integers(2**63))))
             policy = rows.in_order(task.action_probabilities)

@@ -43,6 +43,7 @@ from tailproof.io.values import (
     unwrapped,
     written_amounts,
 )
+from tailproof.log.budget import within_budget
 from tailproof.log.log import Log, OriginalTable
 from tailproof.log.misfit import drifting_propensities
 from tailproof.log.sources import Readable
@@ -465,8 +466,9 @@ def read_log(
         for Parquet files, folders of them, and URIs such as ``s3://bucket/folder``, sorted by episode
         and step. By default only if they need more than `budget` bytes.
     budget
-        Bytes, by default a quarter of the machine's memory. It also limits how much of a mapped log
-        is copied into memory at once.
+        Bytes, by default a quarter of the memory that the machine has or the operating system allows.
+        It also limits how many copies of rows are in memory at once: what needs more takes a sample,
+        and says so. Without it, a log in memory may use half of the memory.
     cache
         The directory of converted files; by default that in ``TAILPROOF_CACHE``, or ``tailproof`` in
         the user's cache. Files that are not needed any more may be deleted.
@@ -555,7 +557,7 @@ row is an episode of one step.
         raise LogError("max_steps is for D4RL files. A table says where episodes end by columns.")
     else:
         log, columns = read_table(source, parts, notes, tidying, beside, encoder)
-    return Reading(log, columns, tuple(notes.notes), tuple(notes.cautions))
+    return Reading(within_budget(log, budget), columns, tuple(notes.notes), tuple(notes.cautions))
 
 
 def _adapter(source: Any) -> Any:

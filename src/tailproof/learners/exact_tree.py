@@ -20,6 +20,8 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.trees import StateTree, TreeArrays, averages
 from tailproof.errors import MethodError
 from tailproof.features import Standardise
+from tailproof.log.horizon import leading_columns
+from tailproof.rules import RULES
 
 _FIRST_SPLITS = 4  # first splits of a tree of depth 3 whose halves are searched exhaustively
 
@@ -48,13 +50,13 @@ class Node:
 class _Data:
     """Rows with their columns cut at thresholds, and the scores of every action."""
 
-    bins: IntArray  # (n, p) in 0 … B_j, the number of thresholds below the value
+    bins: IntArray  # (p, n) in 0 … B_j, the number of thresholds below the value
     cuts: tuple[FloatArray, ...]  # (B_j,) thresholds of each column
-    scores: FloatArray  # (n, A + 1); the last column counts the rows
+    scores: FloatArray  # (A + 1, n); the last row counts the rows of the log
 
     def of(self, rows: IntArray) -> _Data:
         """Return some of the rows."""
-        return _Data(self.bins[rows], self.cuts, self.scores[rows])
+        return _Data(self.bins[:, rows], self.cuts, self.scores[:, rows])
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,8 @@ def best_tree(
     bins = np.array(
         [np.searchsorted(cut, column) for cut, column in zip(cuts, inputs.T, strict=True)],
         dtype=np.intp,
-    ).T.reshape(len(inputs), len(cuts))
-    counted = np.column_stack([scores, np.ones(len(scores))])
+    ).reshape(len(cuts), len(inputs))
+    counted = np.vstack([scores.T, np.ones(len(scores))])
     return _search(_Data(bins, cuts, counted), _Limits(max(smallest, 1), cost), depth)
 
 
@@ -114,9 +116,15 @@ def state_tree(
 ) -> StateTree:
     """Return the best tree on the states themselves, with the mean scores of each leaf.
 
-    The parameters are those of `best_tree`, with `cost` in units of the mean score.
+    The parameters are those of `best_tree`, with `cost` in units of the mean score. Of many columns,
+    the `RULES.search_columns` that matter most to a few trees on the scores are searched.
     """
     columns = Standardise.fit(states).columns  # those that vary, in an order that no file decides
+    if len(columns) > RULES.search_columns:
+        seen = states[:, list(columns)]
+        least = max(smallest // 2, 1)
+        kept = leading_columns(seen, scores, smallest=least, most=RULES.search_columns)
+        columns = tuple(columns[place] for place in kept)
     best = best_tree(
         states[:, list(columns)],
         scores,
@@ -182,14 +190,14 @@ def _cuts(column: FloatArray, count: int) -> FloatArray:
 
 
 def _leaf(data: _Data) -> Node:
-    totals = data.scores.sum(axis=0)
+    totals = data.scores.sum(axis=1)
     action = int(np.argmax(totals[:-1]))
-    return Node(value=float(totals[action]), rows=len(data.scores), action=action)
+    return Node(value=float(totals[action]), rows=data.scores.shape[1], action=action)
 
 
 def _search(data: _Data, limits: _Limits, depth: int) -> Node:
     leaf = _leaf(data)
-    if depth == 0 or len(data.scores) < 2 * limits.smallest:
+    if depth == 0 or data.scores.shape[1] < 2 * limits.smallest:
         return leaf
     if depth == 1:
         split = _first_split(data, limits)
@@ -205,7 +213,7 @@ def _search(data: _Data, limits: _Limits, depth: int) -> Node:
 
 def _grow(data: _Data, limits: _Limits, column: int, cut: int, *, depth: int, least: Node) -> Node:
     """Return the tree with this first split and the best halves, or `least` if that is as good."""
-    low = data.bins[:, column] <= cut
+    low = data.bins[column] <= cut
     if min(np.count_nonzero(low), np.count_nonzero(~low)) < limits.smallest:
         return least
     left, right = (
@@ -226,10 +234,11 @@ def _grow(data: _Data, limits: _Limits, column: int, cut: int, *, depth: int, le
 
 def _first_split(data: _Data, limits: _Limits) -> tuple[int, int] | None:
     """Return column and cut of the best tree of depth 1."""
-    totals = data.scores.sum(axis=0)
+    totals = data.scores.sum(axis=1)
     best, found = -np.inf, None
     for column in range(len(data.cuts)):
-        value = _split_values(_cells(data, column)[:-1].cumsum(axis=0), totals, limits)
+        below = _cells(data, column)[:, :-1].cumsum(axis=1)
+        value = _split_values(below, totals[:, None], limits)
         if len(value) and value.max() > best:
             best, found = float(value.max()), (column, int(np.argmax(value)))
     return found
@@ -245,64 +254,53 @@ def _second_level(data: _Data, limits: _Limits) -> tuple[int, int] | None:
 
 def _two_level_values(data: _Data, limits: _Limits) -> list[FloatArray]:
     """Return, for every first split, the value of the best tree of depth 2 below it, (B_j,) each."""
-    totals = data.scores.sum(axis=0)  # (A + 1,)
-    sides = []  # for every column, the sums left of its cuts, (B_j, A + 1)
-    for column in range(len(data.cuts)):
-        sides.append(_cells(data, column)[:-1].cumsum(axis=0))
+    totals = data.scores.sum(axis=1)[:, None]  # (A + 1, 1)
     # Without a second split a side is one leaf; a leaf that is too small rules the first split out.
     values = []
-    for left in sides:
+    for column in range(len(data.cuts)):
+        left = _cells(data, column)[:, :-1].cumsum(axis=1)  # sums left of its cuts, (A + 1, B_j)
         right = totals - left
-        ok = (left[:, -1] >= limits.smallest) & (right[:, -1] >= limits.smallest)
-        values.append(
-            [
-                np.where(ok, left[:, :-1].max(axis=1), -np.inf),
-                np.where(ok, right[:, :-1].max(axis=1), -np.inf),
-            ]
-        )
+        ok = (left[-1] >= limits.smallest) & (right[-1] >= limits.smallest)
+        values.append([np.where(ok, each[:-1].max(axis=0), -np.inf) for each in (left, right)])
     for j in range(len(data.cuts)):
         for k in range(j, len(data.cuts)):
-            cells = _pair_cells(data, j, k)  # (B_j + 1, B_k + 1, A + 1)
-            for first, table in ((j, cells), (k, cells.swapaxes(0, 1))):
-                left = table[:-1].cumsum(axis=0)  # rows left of each first cut, by second cell
-                right = table.sum(axis=0) - left
+            cells = _pair_cells(data, j, k)  # (A + 1, B_j + 1, B_k + 1)
+            for first, table in ((j, cells), (k, cells.swapaxes(1, 2))):
+                # sums left of each first cut and of each second cut, (A + 1, B, B' + 1)
+                left = table[:, :-1].cumsum(axis=1).cumsum(axis=2)
+                right = table.sum(axis=1).cumsum(axis=1)[:, None] - left
+                if left.shape[2] < 2:
+                    continue
                 for side, sums in enumerate((left, right)):
-                    whole = sums.sum(axis=1)  # (B, A + 1)
-                    below = sums[:, :-1].cumsum(axis=1)  # left of each second cut
-                    if below.shape[1] == 0:
-                        continue
-                    found = _split_values(below, whole[:, None], limits).max(axis=1) - limits.cost
-                    np.maximum(values[first][side], found, out=values[first][side])
+                    found = _split_values(sums[..., :-1], sums[..., -1:], limits).max(axis=1)
+                    np.maximum(values[first][side], found - limits.cost, out=values[first][side])
                 if j == k:
                     break
     return [left + right - limits.cost for left, right in values]
 
 
 def _split_values(below: FloatArray, total: FloatArray, limits: _Limits) -> FloatArray:
-    """Return the summed scores of both sides of splits, (…,), from sums below them, (…, A + 1)."""
+    """Return the summed scores of both sides of splits, (…,), from sums below them, (A + 1, …)."""
     above = total - below
-    value = below[..., :-1].max(axis=-1) + above[..., :-1].max(axis=-1)
-    small = np.minimum(below[..., -1], above[..., -1]) < limits.smallest
+    value = below[:-1].max(axis=0) + above[:-1].max(axis=0)
+    small = np.minimum(below[-1], above[-1]) < limits.smallest
     return np.asarray(np.where(small, -np.inf, value))
 
 
 def _cells(data: _Data, column: int) -> FloatArray:
-    """Return sums of the scores by cell of a column, (B + 1, A + 1)."""
-    size = len(data.cuts[column]) + 1
-    return _sums(data.bins[:, column], size, data.scores)
+    """Return sums of the scores by cell of a column, (A + 1, B + 1)."""
+    return _sums(data.bins[column], len(data.cuts[column]) + 1, data.scores)
 
 
 def _pair_cells(data: _Data, j: int, k: int) -> FloatArray:
-    """Return sums of the scores by cells of two columns, (B_j + 1, B_k + 1, A + 1)."""
+    """Return sums of the scores by cells of two columns, (A + 1, B_j + 1, B_k + 1)."""
     rows, columns = len(data.cuts[j]) + 1, len(data.cuts[k]) + 1
-    cell = data.bins[:, j] * columns + data.bins[:, k]
-    return _sums(cell, rows * columns, data.scores).reshape(rows, columns, -1)
+    cell = data.bins[j] * columns + data.bins[k]
+    return _sums(cell, rows * columns, data.scores).reshape(-1, rows, columns)
 
 
 def _sums(cell: IntArray, size: int, scores: FloatArray) -> FloatArray:
-    return np.stack(
-        [np.bincount(cell, weights=column, minlength=size) for column in scores.T], axis=-1
-    )
+    return np.stack([np.bincount(cell, weights=each, minlength=size) for each in scores])
 
 
 def _promising(data: _Data, limits: _Limits) -> list[tuple[int, int]]:

@@ -142,7 +142,14 @@ def _outcomes(log: Log, rewards: FloatArray, seed: int) -> FloatArray:
         # more rows than these make trees slower, not better; the means of their leaves use all
         some = training_rows(log, taught, np.random.default_rng([seed, 12]))
         least = max(10, smallest * len(some) // len(taught))
-        trees = grown(inputs[some], rewards[some], trees=_TREES, smallest=least, seed=seed + k)
+        trees = grown(
+            inputs[some],
+            rewards[some],
+            trees=_TREES,
+            smallest=least,
+            seed=seed + k,
+            always=log.n_actions,
+        )
         values = averages(trees.leaves(inputs[taught]), trees.nodes) @ rewards[taught]
         for action in range(log.n_actions):
             rows = with_action(z[asked], action, log.n_actions)

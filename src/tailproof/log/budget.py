@@ -10,17 +10,21 @@ import numpy as np
 from tailproof.arrays import IntArray
 from tailproof.errors import LogError, TailproofWarning
 from tailproof.log.folds import shuffled_groups
-from tailproof.log.log import Log
+from tailproof.log.log import Log, physical_memory
 
 _BLOCKS = 1_000  # number of runs of neighbouring episodes from which a sample is drawn
 _COPIES = 4  # copies of each row's features, for methods that use all rows at once
+_MOST_FEATURES = 500  # more are not used by default
+_VECTORS = 100  # numbers of each row beside its features: weights, scores, influences, pooled sizes
 
 
 class SampleWarning(TailproofWarning):
     """The log exceeds the memory budget: only a sample of its episodes was used."""
 
 
-def sample_to_budget(log: Log, who: str, *, features: int | None = None, seed: int = 0) -> Log:
+def sample_to_budget(
+    log: Log, who: str, *, features: int | None = None, most: int | None = None, seed: int = 0
+) -> Log:
     """Return a log, or a random sample of whole episodes that fits its memory budget, with a warning.
 
     The sample consists of whole groups, or without groups of runs of neighbouring episodes, so that
@@ -32,34 +36,65 @@ def sample_to_budget(log: Log, who: str, *, features: int | None = None, seed: i
         The function or method that needs the data, for the warning.
     features
         Number of features per row, for the memory estimate; by default that of the paper's features.
+    most
+        Rows of which more would take longer and change little; by default as many as fit.
     """
-    if log.budget is None:
-        return log
-    if features is None:
-        p = len(log.state_names)
-        blocks = log.n_actions if log.is_discrete else 1
-        features = blocks * (1 + p + p * (p - 1) // 2)
-    each = log.bytes_in_memory / log.n_transitions + 8 * _COPIES * features
-    rows = int(log.budget / each)
+    allowed, rows = bytes_allowed(log), rows_in_budget(log, features)
+    why = f"it needs them in memory, and may take {allowed / 1e9:.3g} GB. Raise the budget for more"
+    if most is not None and most < rows:
+        rows, why = most, "more would take longer and change little"
     if log.n_transitions <= rows:
         return log
     chosen = sampled_episodes(log, rows, seed=seed)
     if len(chosen) == 0:
         raise LogError(
-            f"{who} may take {log.budget / 1e9:.3g} GB, about {rows} of {log.n_transitions} "
+            f"{who} may take {allowed / 1e9:.3g} GB, about {rows} of {log.n_transitions} "
             f"transitions, and not even one {'group' if log.group_ids is not None else 'episode'} "
             f"that was drawn is so short. Raise the budget, or use a method that reads a log in pieces."
         )
     taken = replace(log.take(chosen), budget=None)
     warnings.warn(
         f"{who} looked at {taken.n_episodes} of {log.n_episodes} episodes, {taken.n_transitions} of "
-        f"{log.n_transitions} transitions, drawn with seed {seed}: it needs them in memory, and may "
-        f"take {log.budget / 1e9:.3g} GB. Raise the budget for more; fqe, lstd, mis, dr, fqi "
-        f"and their folds read all of a log in pieces.",
+        f"{log.n_transitions} transitions, drawn with seed {seed}: {why}; fqe, lstd, mis, dr, fqi and "
+        f"their folds read all of a log in pieces.",
         SampleWarning,
         stacklevel=3,
     )
     return taken
+
+
+def bytes_allowed(log: Log) -> int:
+    """Return how many bytes copies of a log's rows may take: its budget, or half of the memory."""
+    if log.budget is not None:
+        return log.budget
+    half = physical_memory() // 2
+    return max(half - log.bytes_in_memory, half // 4)
+
+
+def rows_in_budget(log: Log, features: int | None = None) -> int:
+    """Return how many rows methods that need all of them at once may take."""
+    if features is None:
+        features = min(_paper_features(log), _MOST_FEATURES)
+    own = log.bytes_in_memory / log.n_transitions
+    return int(bytes_allowed(log) / (own + 8 * (_COPIES * features + _VECTORS)))
+
+
+def within_budget(log: Log, budget: int | None) -> Log:
+    """Return a log in memory with the budget that is left for copies of its rows, if it needs one."""
+    if budget is None or log.budget is not None:
+        return log
+    limited = replace(log, budget=max(budget - log.bytes_in_memory, budget // 4))
+    return log if fits_budget(limited) else limited
+
+
+def fits_budget(log: Log) -> bool:
+    """Return whether all rows of a log can be used at once."""
+    return log.n_transitions <= rows_in_budget(log)
+
+
+def _paper_features(log: Log) -> int:
+    p = len(log.state_names)
+    return (log.n_actions if log.is_discrete else 1) * (1 + p + p * (p - 1) // 2)
 
 
 def sampled_episodes(log: Log, rows: int, *, seed: int) -> IntArray:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import mmap
 import operator
 import os
+import resource
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -55,8 +57,24 @@ class Chunk:
 
 
 def physical_memory() -> int:
-    """Return how many bytes of memory the machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Return how many bytes of memory this process may use.
+
+    Those of the machine, or fewer if the operating system limits it (`ulimit -v`, a control group).
+    """
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    found += [limit for limit in resource.getrlimit(resource.RLIMIT_AS)[:1] if limit > 0]
+    with suppress(OSError, ValueError, IndexError):
+        # version 2 lists one group, "0::/name", version 1 one for each resource
+        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+        named = {line.split(":")[1]: line.split(":", 2)[2].lstrip("/") for line in groups}
+        root = Path("/sys/fs/cgroup")
+        for file in (
+            root / named.get("", "") / "memory.max",
+            root / "memory" / named.get("memory", "") / "memory.limit_in_bytes",
+        ):
+            with suppress(OSError, ValueError):  # "max" is no number
+                found.append(int(file.read_text(encoding="utf-8")))
+    return min(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,7 +364,14 @@ class Log:
     @property
     def n_groups(self) -> int:
         """Number of groups; without groups the number of episodes."""
+        if self.group_ids is None:
+            return self.n_episodes
         return int(self.group_of_episode.max()) + 1
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether its arrays are mapped from files."""
+        return isinstance(self.rewards, np.memmap)
 
     @property
     def is_bandit(self) -> bool:
@@ -381,15 +406,18 @@ class Log:
     @cached_property
     def copy_of(self) -> IntArray:
         """The first copy of each episode, (E,): itself, unless weights repeat episodes."""
-        _, first, place = np.unique(self.first_rows, return_index=True, return_inverse=True)
+        rows = self.first_rows
+        if (rows[1:] > rows[:-1]).all():
+            return np.arange(len(rows))
+        _, first, place = np.unique(rows, return_index=True, return_inverse=True)
         return np.asarray(first[place.ravel()])
 
     @cached_property
     def once(self) -> Log:
         """The log without the copies that weights made of its episodes; itself if there are none."""
-        first = np.unique(self.copy_of)
-        if len(first) == self.n_episodes:
+        if (self.copy_of == np.arange(self.n_episodes)).all():
             return self
+        first = np.unique(self.copy_of)
         kept = self.take(first)
         alone = kept.n_groups == kept.n_episodes  # the groups kept copies together
         return replace(kept, group_ids=None) if alone else kept
@@ -397,7 +425,7 @@ class Log:
     @property
     def first_states(self) -> FloatArray:
         """The first state of each episode, (E, p)."""
-        return self.states[self.starts[:-1]]
+        return self.states if self.is_bandit else self.states[self.starts[:-1]]
 
     @property
     def always_terminates(self) -> bool:

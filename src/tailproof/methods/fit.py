@@ -19,6 +19,8 @@ from tailproof.errors import (
     MethodError,
     TailproofError,
 )
+from tailproof.estimators.pieces import scores_in_pieces
+from tailproof.estimators.sequential import Auto
 from tailproof.log.budget import sample_to_budget
 from tailproof.log.folds import Folds
 from tailproof.log.horizon import time_limit, unknown_rest
@@ -81,7 +83,8 @@ def prepare(log: Log, method: Method, *, seed: int = 0) -> Log:
             f"log must be a tailproof.Log; build one with Log.from_arrays or read_log. "
             f"Got {type(log).__name__} instead."
         )
-    if method.base.capabilities.needs == "memory":
+    in_pieces = isinstance(method.base, Auto) and scores_in_pieces(log)
+    if method.base.capabilities.needs == "memory" and not in_pieces:
         size = getattr(getattr(method.base, "features", None), "size", None)
         log = sample_to_budget(log, type(method.base).__name__, features=size, seed=seed)
     if not method.clip:
