@@ -109,6 +109,7 @@ def test_policies_are_compared_on_all_rows():
 def test_a_policy_that_the_log_never_follows_is_refused():
     log = shop()
     never = replace(small_budget(log), actions=np.zeros_like(log.actions))
-    with warnings.catch_warnings(), pytest.raises(LogError):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", TailproofWarning)
-        evaluate(never, lambda states: np.full(len(states), 2))
+        with pytest.raises(LogError):
+            evaluate(never, lambda states: np.full(len(states), 2))
