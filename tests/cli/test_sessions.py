@@ -114,10 +114,6 @@ class Push(torch.nn.Module):
         return -0.5 * states[:, :1]
 
 module = Push()
-
-def push(states):
-    with torch.no_grad():
-        return module(torch.as_tensor(states, dtype=torch.float32)).numpy()
 """
 
 
@@ -140,7 +136,7 @@ def test_rollouts_with_continuous_actions_and_a_torch_module(run):
     words = ["--action", "push", "--state", "x,step", "--step", "step", "--terminated", "done"]
     words += ["--gamma", "0.9"]
     code, record = run(
-        "evaluate", "rollouts.parquet", "--policy", "rules.py:push", "--method", "roam-fqe", *words
+        "evaluate", "rollouts.parquet", "--policy", "rules.py:module", "--method", "roam-fqe", *words
     )
     assert code == {"better": 0, "cannot tell": 4}.get(record["verdict"], 3)
     x2, truth = 1.0, 0.0  # E x² of the policy, step by step

@@ -114,3 +114,34 @@ def test_a_baseline_policy_is_judged_in_every_outcome():
     guard = found["mail"].guardrails[0]
     assert guard.verdict == "harmed"
     assert guard.to_dict()["change"] == pytest.approx(0.5, abs=0.15)
+
+
+def test_amounts_as_text_are_read_and_said():
+    data = table()
+    data["visits"] = [f"{each:.2f} €".replace(".", ",") for each in data["visits"]]
+    found = judged(data, ("visits",), margins={"visits": "20%"})
+    assert found.best.guardrails[0].verdict == "harmless"
+    assert any("'visits'" in note for note in found.notes)
+
+
+def test_harm_is_worse_whether_or_not_the_reward_rises():
+    data = table(complaints=0.5)
+    data["profit"] = np.random.default_rng(3).pareto(3.0, 2_000)
+    found = judged(data)
+    assert found.best.gain.verdict.word == "no difference shown"
+    assert (found.verdict.word, found.verdict.reasons) == ("worse", ("guardrail",))
+
+
+def test_the_verdict_belongs_to_the_candidate_that_is_shown():
+    data = table(complaints=0.5)
+    data["profit"] = np.random.default_rng(3).pareto(3.0, 2_000) + 0.02 * data["action"]
+    found = compare(
+        data,
+        {"mail": Always(1), "none": Always(0)},
+        state="age",
+        reward="profit",
+        guardrails=["-complaints"],
+    )
+    assert found["mail"].verdict.word == "worse"
+    assert found.proposed.name == "none"
+    assert found.verdict == found.proposed.verdict

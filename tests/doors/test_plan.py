@@ -75,3 +75,15 @@ def test_wrong_plans_are_refused(asked, error, argument):
 def test_rewards_that_are_all_equal_plan_nothing():
     with pytest.raises(LogError):
         plan(log(np.ones(30)))
+
+
+def test_sizes_that_are_alike_need_fewer_rows_under_a_heavy_tail():
+    rewards = np.random.default_rng(2).pareto(1.5, 1_000)
+    found = plan(log(rewards), rows=(1_000,), gain=1.0, sizes_within=0.1)
+    assert found.curve_within.detectable(1_000) < found.detectable(1_000)
+    assert found.needed_within < found.needed
+    assert found.to_dict()["sizes_within"]["rows_needed_per_arm"] == found.needed_within
+    assert "sizes within 10 %" in str(found)
+    with pytest.raises(LevelError) as raised:
+        plan(log(rewards), sizes_within=-0.1)
+    assert raised.value.argument == "sizes_within"

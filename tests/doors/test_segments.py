@@ -45,7 +45,11 @@ def test_segments_add_up_to_the_mean_of_the_scores(estimate):
 
 def test_known_effects_are_found_for_whom_they_are(estimate):
     found = estimate.by("region")
-    assert [each.verdict for each in found.segments] == ["better", "no difference shown", "worse"]
+    assert [each.verdict.word for each in found.segments] == [
+        "better",
+        "no difference shown",
+        "worse",
+    ]
     assert found.sentence == (
         "Clearly better in 1 of 3 segments by region, clearly worse in 1 (west)."
     )
@@ -68,7 +72,7 @@ def test_more_segments_or_candidates_widen_the_intervals(estimate):
     assert few.level < estimate.by("age").segments[0].level
     two = compare(LogProfile(estimate.task.log), {"mail": Always(1), "none": Always(0)})
     assert two.by("region").segments[0].level > estimate.by("region").segments[0].level
-    assert two.by("region", policy="none")["west"].verdict == "better"
+    assert two.by("region", policy="none")["west"].verdict.word == "better"
 
 
 def test_rows_of_one_customer_may_be_in_several_segments():
@@ -76,7 +80,7 @@ def test_rows_of_one_customer_may_be_in_several_segments():
     log = read_log(table, state="age", reward="spend", group="customer")
     found = evaluate(log, Always(1))
     north = found.by("region")["north"]
-    assert north.verdict == "better"
+    assert north.verdict.word == "better"
     with pytest.raises(LogError) as error:
         evaluate(log, Always(1), method="snips").by("region")
     assert error.value.argument == "by"
@@ -97,7 +101,7 @@ def test_a_segment_without_the_policy_cannot_tell():
     for i in unmailed:
         table["region"][i] = "island"
     found = evaluate(read_log(table, state="age", reward="spend"), Always(1)).by("region")
-    assert found["island"].verdict == "cannot tell"
+    assert found["island"].verdict.word == "cannot tell"
     assert "0 of its 20 rows" in str(found["island"].gain.declined)
 
 
@@ -136,3 +140,17 @@ def test_episodes_are_in_the_segment_of_their_first_row():
     found = evaluate(log, world.target(), gamma=0.9).by(halves)
     assert [each.rows for each in found.segments] == [30, 30]
     assert found.note
+
+
+def test_numbers_that_are_labels_are_in_their_order():
+    shops = [i % 11 + 1 for i in range(1_500)]
+    log = read_log(shop(shop=shops), state="age", reward="spend")
+    assert segment_labels(log, "shop")[2] == [str(i + 1) for i in range(11)]
+
+
+def test_the_verdict_is_that_of_the_interval_and_says_why_there_is_none(estimate):
+    for each in estimate.by("region").segments:
+        excludes = not each.interval.low <= 0 <= each.interval.high
+        assert (each.verdict.word in ("better", "worse")) == excludes
+    record = estimate.by(["few"] * 12 + ["many"] * 1_488).to_dict()["segments"]
+    assert (record[0]["verdict"], record[0]["reason"]) == ("cannot tell", ["too_few"])

@@ -56,6 +56,12 @@ GATE_SIZES_WITHIN = option(
     parser=share_of,
     metavar="SHARE",
 )
+PLAN_SIZES_WITHIN = option(
+    "Also the gain that is shown if sizes of extremes may be assumed to differ by at most this share "
+    "between the arms, as 20% (compare --gate-sizes-within).",
+    parser=share_of,
+    metavar="SHARE",
+)
 SEQUENTIAL = option(
     "Verdicts that hold however often one looks at a growing log, and bounds for logs of a bandit.",
     "--sequential",
@@ -225,6 +231,7 @@ class PlanOptions:
     rows: list[int] = option("Rows in each arm; may be repeated.", default=[], metavar="N")
     gain: float | None = option("Also the rows that show a gain of this size.")
     power: float = level_option("How often the test shall show it.", default=0.8)
+    sizes_within: float | None = PLAN_SIZES_WITHIN
     level: float = LEVEL
     gamma: float | None = GAMMA
     seed: int = SEED
@@ -246,6 +253,7 @@ def plan(*, log: LogOptions, session: Session, asked: PlanOptions) -> int:
             gain=asked.gain,
             level=asked.level,
             power=asked.power,
+            sizes_within=asked.sizes_within,
             gamma=asked.gamma,
             seed=asked.seed,
         )

@@ -153,7 +153,7 @@ class Candidate:
     def verdict(self) -> GainVerdict:
         """Whether it is better than the baseline; worse if it harms a guarded outcome."""
         found = self.gain.verdict
-        if found.word == "better" and self.harmed:
+        if self.harmed and not found.void:
             why = Caution("guardrail", f"It harms {' and '.join(self.harmed)}.")
             return GainVerdict("worse", found.level, (why,))
         return found
@@ -212,8 +212,9 @@ class Comparison(Answered):
 
     @property
     def proposed(self) -> Candidate:
-        """The candidate with the highest estimate of those that pass the gate; `best` if none does."""
-        return next((each for each in self.candidates if each.passes), self.best)
+        """The candidate to which the verdict belongs: the highest estimate of those that share it."""
+        word = self.verdict.word
+        return next(each for each in self.candidates if each.verdict.word == word)
 
     @property
     def passes(self) -> bool:
@@ -620,7 +621,7 @@ def compare(
         judged: dict[str, list[Guardrail]] = {name: [] for name in estimates}
         for outcome in outcomes:
             known.clear()
-            other = partial(run, data=LogProfile(outcome.log(data.log)))
+            other = partial(run, data=LogProfile(outcome.log(data.log, notes)))
             with warnings.catch_warnings():  # those about the policies were given already
                 warnings.simplefilter("ignore", CoverageWarning)
                 harms = {name: other(rivals[name]) for name in estimates}

@@ -8,13 +8,14 @@ from math import isfinite
 from typing import Any, Literal
 
 from tailproof.doors.source import numbers_by_row
-from tailproof.doors.verdict import upper_bound
+from tailproof.doors.verdict import upper_bound, verdict_on
 from tailproof.errors import LevelError, LogError, PolicyError
 from tailproof.files import plain
 from tailproof.log.log import Log
 from tailproof.robust.gains import FoldGain, PairedGain
 
 Harm = Literal["harmless", "harmed", "not shown to be harmless"]
+_HARM: dict[str, Harm] = {"better": "harmless", "worse": "harmed"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +40,18 @@ class Outcome:
         size = f"{100 * self.margin:.4g} %" if self.relative else f"{self.margin:.4g}"
         return f"{said} by more than {size}"
 
-    def log(self, log: Log) -> Log:
-        """Return the same log with this outcome as its reward, larger being better."""
+    def log(self, log: Log, notes: list[str] | None = None) -> Log:
+        """Return the same log with this outcome as its reward, larger being better.
+
+        `notes` receives how amounts were read that are written as text.
+        """
         if log.encoder is not None and self.column in log.encoder.columns:
             raise LogError(
                 f"{self.column!r} is a state column, and an outcome cannot be known before the action. "
                 f"Name the state columns without it.",
                 argument="guardrail",
             )
-        values = numbers_by_row(log, self.column, argument="guardrail")
+        values = numbers_by_row(log, self.column, argument="guardrail", notes=notes)
         name = f"minus {self.column}" if self.less_is_better else self.column
         guarded = log.with_rewards(-values if self.less_is_better else values)
         return replace(guarded, reward_name=name)
@@ -76,13 +80,9 @@ class Guardrail:
     @property
     def verdict(self) -> Harm:
         """Harmed if the harm clearly exceeds the margin, harmless if it clearly does not."""
-        if self.bounds is None:
-            return "not shown to be harmless"
-        low, high = self.bounds
         margin = self.outcome.tolerated(self.gain.reference)
-        if high < -margin:
-            return "harmed"
-        return "harmless" if low >= -margin else "not shown to be harmless"
+        found = verdict_on(self.gain, level=self.level, above=-margin).word
+        return _HARM.get(found, "not shown to be harmless")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON; changes are those of the column."""

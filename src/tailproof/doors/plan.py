@@ -37,8 +37,11 @@ class Plan(Answered):
         The sizes that were asked for.
     mean
         The mean reward of the log.
-    gain, needed
-        A gain, and the rows of each arm that show it; None if none was asked for.
+    gain
+        A gain for which `needed` tells the rows of each arm that show it; None if none was asked for.
+    sizes_within, curve_within
+        A share by which sizes of extremes differ at most between the arms, and the detectable gain of a
+        test that assumes this; None if it was not asked for.
     """
 
     curve: Shortfall
@@ -47,11 +50,24 @@ class Plan(Answered):
     reward: str
     per: str
     gain: float | None = None
-    needed: int | None = None
+    sizes_within: float | None = None
+    curve_within: Shortfall | None = None
 
     def detectable(self, rows: int) -> float:
         """Return the gain that a test with so many rows in each arm shows."""
         return self.curve.detectable(rows)
+
+    @property
+    def needed(self) -> int | None:
+        """The rows of each arm that show the gain; None if none was asked for."""
+        return None if self.gain is None else ceil(self.curve.needed(self.gain))
+
+    @property
+    def needed_within(self) -> int | None:
+        """The rows of each arm that show the gain if sizes of extremes are nearly alike, or None."""
+        if self.gain is None or self.curve_within is None:
+            return None
+        return ceil(self.curve_within.needed(self.gain))
 
     def blocks(self) -> Answer:
         """Return the answer as blocks, which notebooks, terminals and pages show."""
@@ -70,6 +86,13 @@ class Plan(Answered):
             ],
             "gain": plain(self.gain),
             "rows_needed_per_arm": self.needed,
+            "sizes_within": None
+            if self.curve_within is None
+            else {
+                "within": self.sizes_within,
+                "detectable": [plain(self.curve_within.detectable(rows)) for rows in self.rows],
+                "rows_needed_per_arm": self.needed_within,
+            },
         }
 
 
@@ -79,6 +102,7 @@ def plan(
     *,
     rows: Sequence[int] = (),
     gain: float | None = None,
+    sizes_within: float | None = None,
     level: float = 0.9,
     power: float = POWER,
     gamma: float | None = None,
@@ -100,6 +124,9 @@ def plan(
         Rows of each arm; by default an eighth of the log to ten times its size.
     gain
         Also the rows that show a gain of this size.
+    sizes_within
+        Also the gain that is shown if the verdict may assume that sizes of extremes differ by at most
+        this share between the arms, as 0.2 (`compare` with `gate_sizes_within`).
     level, power
         Confidence of the verdict, and how often the test shall reach it.
     gamma, seed, columns
@@ -113,11 +140,24 @@ def plan(
             f"A test needs 2 rows or more in each arm, and a gain above 0. Got {list(rows)}, {gain}.",
             argument="rows" if gain is None or gain > 0 else "gain",
         )
+    if sizes_within is not None and not 0 <= sizes_within < float("inf"):
+        raise LevelError(
+            f"sizes_within must be a share of at least 0. Got {sizes_within!r} instead.",
+            argument="sizes_within",
+        )
     known = as_log(log, columns, plan)
     returns = discounted_returns(known, check_gamma(gamma, known))
-    draw = arm_bounds(returns, level=level)
-    curve = shortfall(draw, len(returns), level=level, power=power, seed=seed)
-    if curve is None:
+    curve, within = (
+        shortfall(
+            arm_bounds(returns, level=level, sizes_within=change),
+            len(returns),
+            level=level,
+            power=power,
+            seed=seed,
+        )
+        for change in (None, sizes_within)
+    )
+    if curve is None or within is None:
         raise LogError(
             f"{len(returns)} rewards are too few, or too much alike, to plan a test with.",
             argument="log",
@@ -131,7 +171,8 @@ def plan(
         reward=known.reward_name,
         per="row" if known.is_bandit else "episode",
         gain=gain,
-        needed=None if gain is None else ceil(curve.needed(gain)),
+        sizes_within=sizes_within,
+        curve_within=None if sizes_within is None else within,
     )
 
 

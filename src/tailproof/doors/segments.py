@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, is_number
 from tailproof.doors.decisive import units_of_rows
 from tailproof.doors.estimate import Estimate, ScoreEstimate
 from tailproof.doors.source import table_column
-from tailproof.doors.verdict import Answered, Word
+from tailproof.doors.verdict import Answered, GainVerdict, Word, verdict_on
 from tailproof.errors import Caution, LogError, MethodError, listed
 from tailproof.estimators.choice import Choice
 from tailproof.files import as_frame, plain
@@ -50,14 +50,9 @@ class Segment:
         return self.gain.interval_if_any(self.level)
 
     @property
-    def verdict(self) -> Word:
+    def verdict(self) -> GainVerdict:
         """Clearly better or worse if the interval excludes 0."""
-        found = self.interval
-        if found is None:
-            return "cannot tell"
-        if found.low > 0:
-            return "better"
-        return "worse" if found.high < 0 else "no difference shown"
+        return verdict_on(self.gain, level=(1 + self.level) / 2)  # of either of its ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +84,7 @@ class Segments(Answered):
 
     def named(self, verdict: Word) -> tuple[str, ...]:
         """Return the names of the segments with this verdict."""
-        return tuple(each.name for each in self.segments if each.verdict == verdict)
+        return tuple(each.name for each in self.segments if each.verdict.word == verdict)
 
     @property
     def sentence(self) -> str:
@@ -132,7 +127,7 @@ class Segments(Answered):
                     "gain": plain(each.gain.value),
                     "interval": plain(each.interval),
                     "why_not": None if each.gain.declined is None else str(each.gain.declined),
-                    "verdict": each.verdict,
+                    **each.verdict.to_dict(),
                 }
                 for each in self.segments
             ],
@@ -150,7 +145,7 @@ class Segments(Answered):
                     "gain": each.gain.value,
                     "gain_low": np.nan if found is None else found.low,
                     "gain_high": np.nan if found is None else found.high,
-                    "verdict": each.verdict,
+                    "verdict": each.verdict.word,
                 }
             )
         return as_frame(rows)
@@ -357,6 +352,9 @@ def _quarters(numbers: FloatArray) -> tuple[IntArray, list[str]]:
 def _most_frequent(values: AnyArray) -> tuple[IntArray, list[str]]:
     """Return the segment of each value, and the names: frequent values in order, then the others."""
     kinds, codes, counts = np.unique(values.astype(str), return_inverse=True, return_counts=True)
+    if all(map(is_number, kinds)):  # 2 comes before 10
+        order = np.argsort(kinds.astype(float), kind="stable")
+        kinds, counts, codes = kinds[order], counts[order], np.argsort(order)[codes]
     if len(kinds) <= _NAMED:
         return codes, kinds.tolist()
     kept = np.sort(np.argsort(-counts, kind="stable")[: _NAMED - 1])

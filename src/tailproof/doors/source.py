@@ -107,16 +107,32 @@ def table_column(log: Log, given: str | npt.ArrayLike, *, argument: str) -> Any:
         raise LogError(
             f"{why} The table has {listed(there)}.{did_you_mean(given, there)}", argument=argument
         )
-    return origin.table.read([given]).column(given).to_numpy()
+    return origin.table.read([given]).column(given)
 
 
-def numbers_by_row(log: Log, given: str | npt.ArrayLike, *, argument: str) -> FloatArray:
-    """Return a numeric column of a log's table for each row of the log, (n,)."""
+def numbers_by_row(
+    log: Log, given: str | npt.ArrayLike, *, argument: str, notes: list[str] | None = None
+) -> FloatArray:
+    """Return a numeric column of a log's table for each row of the log, (n,).
+
+    Amounts that are written as text are read as those of the reward are; `notes` receives how.
+    """
+    from tailproof.io.values import numbers, written_amounts  # imports pyarrow
+
     values, origin = table_column(log, given, argument=argument), log.table_rows
     name = given if isinstance(given, str) else argument
-    numbers: FloatArray = column(name, values, origin.count, float)[origin.rows]
-    require_finite(name, numbers, LogError)
-    return numbers
+    if isinstance(given, str):
+        try:
+            if (amounts := written_amounts(values)) is not None:
+                values = amounts.column
+                if notes is not None:
+                    notes.append(amounts.describe(name))
+            values = numbers(name, values)
+        except LogError as error:
+            raise LogError(str(error), argument=argument) from None
+    by_row: FloatArray = column(name, values, origin.count, float)[origin.rows]
+    require_finite(name, by_row, LogError)
+    return by_row
 
 
 def _require_known(columns: Mapping[str, Any], door: Callable[..., Any]) -> None:

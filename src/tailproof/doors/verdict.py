@@ -86,15 +86,20 @@ class GainVerdict:
         return {"verdict": self.word, "reason": list(self.reasons)}
 
 
-def verdict_on(gain: Gain, *, level: float, cautions: Iterable[Caution] = ()) -> GainVerdict:
-    """Return the verdict on a gain; one of the `cautions` may void it."""
+def verdict_on(
+    gain: Gain, *, level: float, cautions: Iterable[Caution] = (), above: float = 0.0
+) -> GainVerdict:
+    """Return the verdict on a gain: better if it clearly exceeds `above`, worse if it clearly does not.
+
+    One of the `cautions` may void it.
+    """
     void = tuple(each for each in cautions if each.voids)
     if void:
         return GainVerdict("cannot tell", level, void)
     try:
-        if gain.lower_bound(level).value > 0:
+        if gain.lower_bound(level).value > above:
             return GainVerdict("better", level)
-        if upper_bound(gain, level) < 0:
+        if upper_bound(gain, level) < above:
             return GainVerdict("worse", level)
     except LevelError as error:
         why = gain.declined or Caution("no_interval", str(error))

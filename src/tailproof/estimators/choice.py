@@ -159,10 +159,10 @@ class SequentialChoice(Choice):
         if shape.sparse and self.pooling is None:
             return f"{taken}: a robust one would take the signal for outliers."
         if self.pooling is not None and np.isfinite(self.pooling.begins):
+            begins = f"{abs(self.pooling.begins):,.4g}"
             return (
-                f"The plain mean is taken, with sizes beyond about {self.pooling.begins:.3g} pooled "
-                f"over all actions as far as the log does not show that they differ; the interval does "
-                f"not assume it."
+                f"The plain mean is taken, with sizes beyond about {begins} pooled over all actions as "
+                f"far as the log does not show that they differ; the interval does not assume it."
             )
         if self.skewed:
             kept = "all" if self.estimator.startswith("plain mean") else "nearly all"

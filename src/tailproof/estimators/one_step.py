@@ -373,8 +373,8 @@ def _point(
     return (
         point,
         f"{base}, tail pooled",
-        f"Sizes beyond about {paths.own.begins:.3g} are pooled over all actions, as far as the log "
-        f"does not show that they differ: how often they come decides the point. The interval does "
+        f"Sizes beyond about {abs(paths.own.begins):,.4g} are pooled over all actions, as far as the "
+        f"log does not show that they differ: how often they come decides the point. The interval does "
         f"not assume it.",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -279,7 +280,7 @@ class StatePolicy(BoundPolicy):
             )
         given = self._given(states)
         with self._own_errors(given):
-            answers = ask(given)
+            answers = module_answer(ask, given) if is_module(ask) else ask(given)
         if not isinstance(self.space, Discrete):
             return as_array("The policy's answer", answers, PolicyError)
         if self.deterministic:
@@ -392,6 +393,24 @@ def action_probabilities(
 ) -> FloatArray:
     """Return π(a | s) of any policy over discrete actions, checked, (n, A)."""
     return bound(policy, Discrete(n_actions)).probabilities(states, rows)
+
+
+def is_module(policy: Any) -> bool:
+    """Return whether a policy is a torch module; torch is not imported for it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(policy, torch.nn.Module)
+
+
+def module_answer(module: Any, states: FloatArray) -> AnyArray:
+    """Return what a torch module makes of states, on its device, with its type of numbers."""
+    import torch
+
+    like = next(module.parameters(), torch.zeros(0))
+    with torch.no_grad():
+        answers: torch.Tensor = module(
+            torch.as_tensor(states, dtype=like.dtype, device=like.device)
+        )
+    return np.asarray(answers.cpu().numpy())
 
 
 def _whole_numbers(actions: AnyArray, n: int, n_actions: int) -> IntArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -50,7 +51,16 @@ from tailproof.report.figures import (
     weights_figure,
 )
 from tailproof.report.rule import curve_figure, rule_blocks, rule_figure
-from tailproof.report.text import Quantity, count, method_text, number, percent, signed, versions
+from tailproof.report.text import (
+    Quantity,
+    change_text,
+    count,
+    method_text,
+    number,
+    percent,
+    signed,
+    versions,
+)
 from tailproof.robust.gains import PairedGain
 from tailproof.robust.intervals import Bound, Interval
 
@@ -142,8 +152,8 @@ class ReadGain:
         said += f" ({self.share})" if self.share else ""
         if self.ends is None:
             return f"{said}, but how sure that is cannot be told."
-        low, high = map(quantity.more, self.ends)
-        return f"{said}, which may be chance: {low} to {high}, {confident}."
+        low, high = (quantity.more(end, named=False) for end in self.ends)
+        return f"{said}, which may be chance: from {low} to {high}, {confident}."
 
     def cells(self) -> tuple[str, str, str, str]:
         """Return the change, its bounds and the verdict, for a table."""
@@ -163,7 +173,7 @@ class ReadGain:
             return Note(f"{said} (at least {quantity.amount(times * self.nearest)}).")
         if self.ends is None:
             return Note(f"{said}.")
-        low, high = (quantity.more(times * end) for end in self.ends)
+        low, high = (quantity.more(times * end, named=False) for end in self.ends)
         return Note(f"{said} ({low} to {high}).")
 
 
@@ -306,7 +316,7 @@ class ReadEstimate:
         for name, (interval, bound) in asked.items():
             found, least = _asked(interval, level), _asked(bound, level)
             ends: list[Any] = [None, None]
-            notes = found if isinstance(found, str) else found.note
+            notes = found if isinstance(found, str) else read_note(found.note, self.quantity)
             if isinstance(found, Interval):
                 ends = finite(*self.quantity.ends(found.low, found.high))
             one_sided = None
@@ -321,6 +331,14 @@ class ReadEstimate:
             rows,
             caption=f"{percent(level)} confidence for the interval, and for the bound on one side",
         )
+
+
+def read_note(note: str, quantity: Quantity) -> str:
+    """Return what limits an interval as it is read: the lower tail of rewards is the upper of costs."""
+    if not quantity.is_cost:
+        return note
+    other = {"lower": "upper", "upper": "lower"}
+    return re.sub(r"\b(lower|upper)\b", lambda found: other[found[0]], note)
 
 
 def estimate_answer(
@@ -360,8 +378,8 @@ def parts_text(parts: GainParts, level: float) -> str:
 
     def change(part: Part) -> str:
         found = part.relative_interval(level)
-        value, low, high = (f"{100 * x:+.0f}" for x in (part.relative, found.low, found.high))
-        return f"{value} % ({low} to {high})"
+        value, low, high = map(change_text, (part.relative, found.low, found.high))
+        return f"{value} ({low} to {high})"
 
     return (
         f"How often: events per row {change(parts.often)}; how large: size per event "
@@ -374,12 +392,13 @@ def parts_section(read: ReadEstimate) -> Section | None:
     parts = read.parts
     if parts is None:
         return None
-    found = parts.tipping_interval(read.level)
-    tipping, low, high = (100 * x for x in (parts.tipping_point, found.low, found.high))
-    which = "smaller" if tipping < 0 else "larger"
+    found, tipping = parts.tipping_interval(read.level), parts.tipping_point
+    low, high = change_text(found.low), change_text(found.high)
+    which = f"{abs(100 * tipping):.0f} % {'smaller' if tipping < 0 else 'larger'} than"
+    which = which if round(100 * tipping) else "as large as"
     said = (
-        f"The sign of the difference would change if events under the policy were {abs(tipping):.0f} % "
-        f"{which} than in the log ({low:+.0f} to {high:+.0f} %). {parts_text(parts, read.level)}"
+        f"The difference would be 0 if events under the policy were {which} in the log ({low} to "
+        f"{high}). {parts_text(parts, read.level)}"
     )
     blocks = (Note(said), parts_figure(read, parts))
     return Section("parts", "How often × how large", blocks, "Parts")
@@ -695,19 +714,12 @@ def comparison_answer(
         Headline(gain.sentence(shown.name, than=than), str(verdict), _mood(verdict)),
         ranking_table(comparison),
     ]
-    if shown is not best:
-        blocks.append(
-            Note(
-                f"The value of {best.name} is higher, but it is not shown to be better than {than}."
-            )
-        )
+    if shown is not best and not best.verdict.void:
+        but = f"it is not shown to be better than {than}"
+        but = f"it harms {' and '.join(best.harmed)}" if best.harmed else but
+        blocks.append(Note(f"The value of {best.name} is higher, but {but}."))
     if math.isfinite(comparison.probability_best):
-        blocks.append(
-            Note(
-                f"The probability that {best.name} is the best of {rivals_of(comparison)} is "
-                f"{comparison.probability_best:.2f}."
-            )
-        )
+        blocks.append(Note(probability_text(comparison)))
     if times is not None:
         blocks.append(gain.totals(times))
     said = hidden_reason(shown.estimate, comparison.gate_level)
@@ -726,7 +738,7 @@ def ranking_table(comparison: Comparison) -> Table:
     quantity = Quantity.of(comparison.best.estimate.unit)
     base = comparison.baseline_value
     rows = [
-        (each.value, each.name, *read_candidate(each, comparison).cells())
+        (each.value, each.name, *read_candidate(each, comparison).cells()[:3], str(each.verdict))
         for each in comparison.candidates
     ]
     void = {each.name for each in comparison.candidates if each.gain.verdict.void}
@@ -786,9 +798,14 @@ def _plain(ask: Callable[[float], Any], level: float) -> Any:
     return {"why_not": found} if isinstance(found, str) else plain(found)
 
 
-def rivals_of(comparison: Comparison) -> str:
-    """Return among whom the best is sought."""
-    return f"{count(len(comparison.candidates), 'policy')} and the {comparison.baseline}"
+def probability_text(comparison: Comparison) -> str:
+    """Return the probability that the candidate with the highest value is best, in a sentence."""
+    policies, base = len(comparison.candidates), comparison.baseline
+    what = f"the best of {count(policies, 'policy')} and the {base}"
+    what = f"better than the {base}" if policies == 1 else what
+    probability = comparison.probability_best
+    said = "above 0.99" if probability > 0.99 else f"{probability:.2f}"
+    return f"The probability that {comparison.best.name} is {what} is {said}."
 
 
 def _comparison_sections(comparison: Comparison) -> Iterable[Section]:
@@ -809,7 +826,8 @@ def _comparison_sections(comparison: Comparison) -> Iterable[Section]:
     rows = []
     for name, each in read.items():
         ends = each.ends or (math.nan, math.nan)
-        why = each.interval if isinstance(each.interval, str) else each.interval.note
+        known = each.interval
+        why = known if isinstance(known, str) else read_note(known.note, each.quantity)
         rows.append((name, each.value, *finite(*ends), why))
     blocks.append(table(("policy", "value", "from", "to", "what the interval assumes"), rows))
     yield Section("method", "How this was computed", tuple(blocks), "Method")

@@ -36,7 +36,7 @@ def segments_blocks(found: Segments) -> Answer:
     """Return the blocks of gains by segment: the sentence, a table and a picture."""
     rows = segment_rows(found)
     listed = [
-        (each.name, each.rows, *finite(row.value, row.low, row.high), each.verdict)
+        (each.name, each.rows, *finite(row.value, row.low, row.high), str(each.verdict))
         for each, row in zip(found.segments, rows, strict=True)
     ]
     quantity = Quantity.named(found.reward, per=found.per)
@@ -74,7 +74,7 @@ def segment_rows(found: Segments) -> list[IntervalRow]:
         known, value = each.interval, quantity.shown(each.gain.value)
         ends = (math.nan, math.nan) if known is None else quantity.ends(known.low, known.high)
         tip = f"{each.name}: {signed(value)}, {each.verdict}"
-        tone = _TONES.get(each.verdict, "main")
+        tone = _TONES.get(each.verdict.word, "main")
         rows.append(
             IntervalRow(name=each.name, value=value, low=ends[0], high=ends[1], tone=tone, tip=tip)
         )
@@ -99,14 +99,14 @@ def with_guardrails(answer: Answer, comparison: Comparison) -> Answer:
     for candidate in comparison.candidates:
         for each in candidate.guardrails:
             found = each.to_dict()
-            ends = (found["change"], found["low"], found["high"])
+            numbers = (found[name] for name in ("change", "low", "high", "margin"))
             verdict = _HARM.get(each.verdict, each.verdict)
-            rows.append((candidate.name, each.outcome.column, *ends, verdict))
+            rows.append((candidate.name, each.outcome.column, *numbers, verdict))
     caption = (
         f"Guardrails: change from the {comparison.baseline}; these bounds and those above hold "
         f"together with {percent(comparison.level)} confidence on each side"
     )
-    columns = ("policy", "outcome", "change", "at least", "at most", "verdict")
+    columns = ("policy", "outcome", "change", "at least", "at most", "margin", "verdict")
     headline, *rest = answer
     assert isinstance(headline, Headline)
     if shown.harmed:
@@ -166,12 +166,25 @@ def plan_blocks(plan: Plan) -> Answer:
             f"A gain of {quantity.amount(plan.gain)} per {quantity.per} takes about "
             f"{count(plan.needed, quantity.per)} in each arm ({sure})."
         )
-    share = [gain / abs(plan.mean) if plan.mean else math.nan for gain in gains]
-    columns = (f"{quantity.per}s in each arm", "gain that is shown", "relative to the mean")
+    columns = [f"{quantity.per}s in each arm", "gain that is shown", "relative to the mean"]
     cells = [
-        (rows, gain, percent(part, 2) if math.isfinite(part) else "")
-        for rows, gain, part in zip(shown, gains, share, strict=True)
+        [rows, gain, share_text(gain, plan.mean)] for rows, gain in zip(shown, gains, strict=True)
     ]
+    notes: list[Block] = []
+    if plan.curve_within is not None and plan.sizes_within is not None:
+        sizes = f"sizes within {percent(plan.sizes_within)}"
+        columns.append(sizes)
+        for row, rows in zip(cells, shown, strict=True):
+            row.append(plan.curve_within.detectable(rows))
+        needed = plan.needed_within
+        takes = "" if needed is None else f", and takes {count(needed, quantity.per)} in each arm"
+        notes.append(
+            Note(
+                f"The last column holds if sizes of extremes differ by at most "
+                f"{percent(plan.sizes_within)} between the arms{takes}: judge the test by compare "
+                f"--gate-sizes-within {percent(plan.sizes_within).replace(' ', '')}."
+            )
+        )
     listed = table(columns, cells, caption=f"{quantity.title}: mean {number(plan.mean)}")
     figure = Figure(
         key="plan",
@@ -181,7 +194,12 @@ def plan_blocks(plan: Plan) -> Answer:
         caption=f"The gain that is shown in {sure}, by {quantity.per}s in each arm.",
         numbers=listed,
     )
-    return (Headline(said), listed, figure)
+    return (Headline(said), listed, *notes, figure)
+
+
+def share_text(value: float, whole: float) -> str:
+    """Return a value relative to another in percent; empty if that is 0."""
+    return percent(value / abs(whole), 2) if whole else ""
 
 
 def _draw_curve(plan: Plan, rows: list[int], gains: list[float], width: float) -> Axes:

@@ -26,7 +26,7 @@ from tailproof.report.plots import (
     rows_axes,
     rule,
 )
-from tailproof.report.text import count, number, percent, signed
+from tailproof.report.text import change_text, count, number, percent, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,11 +84,14 @@ def parts_figure(read: ReadEstimate, parts: GainParts) -> Figure:
     rows, numbers = [], []
     for part in (parts.often, parts.size):
         found, own = part.relative_interval(read.level), part.interval(read.level)
-        value, low, high = (100 * x for x in (part.relative, found.low, found.high))
-        tip = f"{part.name}: {value:+.0f} %, {low:+.0f} to {high:+.0f} %"
+        changes = (part.relative, found.low, found.high)
+        value, low, high = (100 * x for x in changes)
+        change, least, most = map(change_text, changes)
+        tip = f"{part.name}: {change}, {least} to {most}"
         rows.append(IntervalRow(name=part.name, value=value, low=low, high=high, tip=tip))
         gain, *ends = (part.gain, *read.quantity.ends(own.low, own.high))
-        shown = (number(part.policy), number(part.logged), f"{value:+.0f} %")
+        sign = read.quantity.shown(1.0) if part is parts.size else 1.0
+        shown = (number(sign * part.policy), number(sign * part.logged), change)
         numbers.append((part.name, *shown, *finite(read.quantity.shown(gain), *ends)))
 
     def draw(width: float) -> Axes:
@@ -409,6 +412,9 @@ def decisive_figure(read: ReadEstimate, units: Sequence[DecisiveUnit]) -> Figure
     shown, noun = read.quantity.shown, units[0].noun
     names = [each.label or each.name for each in units]
     effects = [shown(each.effect) for each in units]
+    rows = any(each.row is not None for each in units)
+    labels = any(each.label for each in units)
+    places = ({noun: "label"} if labels else {}) | ({"row of the file": "row"} if rows else {})
     title = f"effect on the difference, {read.quantity.title}"
 
     def draw(width: float) -> Axes:
@@ -426,18 +432,17 @@ def decisive_figure(read: ReadEstimate, units: Sequence[DecisiveUnit]) -> Figure
         caption=f"How far each {noun} alone moves the difference from what was logged: with it, minus "
         f"without it.",
         numbers=table(
-            (noun, "row of the file", read.noun, "effect", "difference without it"),
+            (*places, read.noun, "effect", "difference without it"),
             [
                 (
-                    each.label,
-                    each.row,
+                    *(getattr(each, name) for name in places.values()),
                     shown(each.reward),
                     effect,
                     shown(each.without),
                 )
                 for each, effect in zip(units, effects, strict=True)
             ],
-            caption="Rows of the file are counted from 0.",
+            caption="Rows of the file are counted from 0." if rows else "",
         ),
     )
 

@@ -125,7 +125,7 @@ def draw_rule(
         starts[depth + 1] = y + _LINE / 3
         place += _LINE
         if leaf is not None:
-            verdict = "" if leaf.segment is None else leaf.segment.verdict
+            verdict = "" if leaf.segment is None else leaf.segment.verdict.word
             tone = _TONES.get(verdict, "main")
             _write(axes, x + 10, place - 6, f"→ {leaf_words(leaf, quantity)}", colour_of(tone))
             place += _LINE

@@ -236,11 +236,22 @@ class Quantity:
         """Return a size with its unit."""
         return f"{number(size, digits)} {self.unit}".rstrip()
 
-    def more(self, change: float) -> str:
-        """Return a change, as it is read, as an amount of more or less."""
+    def more(self, change: float, *, named: bool = True) -> str:
+        """Return a change, as it is read, as an amount of more or less; of what, if `named`."""
         word = "more" if change > 0 else "less"
-        what = f" {self.name}" if self.verb == "have" else ""
+        what = f" {self.name}" if named and self.verb == "have" else ""
         return f"{self.amount(abs(change))} {word}{what}"
+
+
+def change_text(share: float) -> str:
+    """Return a relative change in percent, without a sign if it rounds to 0.
+
+    >>> change_text(-0.254), change_text(-0.001), change_text(0.6)
+    ('-25 %', '0 %', '+60 %')
+    """
+    if not math.isfinite(share):
+        return "unlimited"
+    return f"{100 * share:+,.0f} %" if round(100 * share) else "0 %"
 
 
 def shown_cell(cell: Cell, digits: int = 4) -> str:

@@ -10,7 +10,9 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.robust.gains import Mover
+from tailproof.robust.pooling import weighted_path
 from tailproof.robust.segments import part_mean
+from tailproof.robust.spreads import standalone_interval
 
 _DRAWS = 120  # resamples of each size
 _LARGEST = 20_000  # rows of the largest resample; beyond it the curve is extended
@@ -98,13 +100,22 @@ def gain_bounds(
 
 
 def arm_bounds(
-    rewards: FloatArray, *, level: float
+    rewards: FloatArray, *, level: float, sizes_within: float | None = None
 ) -> Callable[[int, np.random.Generator], tuple[float, float]]:
-    """Return draws of two arms without a difference, with so many rows each: for `shortfall`."""
+    """Return draws of two arms without a difference, with so many rows each: for `shortfall`.
+
+    With `sizes_within` the bounds assume that sizes of extremes differ by at most this share.
+    """
 
     def draw(size: int, rng: np.random.Generator) -> tuple[float, float]:
-        first, second = rewards[rng.integers(len(rewards), size=(2, size))]
-        return 0.0, _bound(first, second, level, paired=False)
+        arms = rewards[rng.integers(len(rewards), size=(2, size))]
+        if sizes_within is None:
+            return 0.0, _bound(arms[0], arms[1], level, paired=False)
+        first, second = (
+            weighted_path(arms.ravel(), 2.0 * np.repeat(arm, size)) for arm in ((1, 0), (0, 1))
+        )
+        spread = (first - second).sizes_within(sizes_within)
+        return 0.0, standalone_interval(spread, 1 - level, 1 - level)[0]
 
     return draw
 

@@ -311,7 +311,7 @@ class TailPooled(Configurable):
         """
         if not (weights.mean() > 0 and np.isfinite(weights).all()):
             return rewards
-        return pooled_rewards(rewards, _weighted_path(rewards, weights, self.tail, sums))
+        return pooled_rewards(rewards, weighted_path(rewards, weights, self.tail, sums))
 
 
 def pooled_over_actions(
@@ -340,16 +340,16 @@ def pooled_over_actions(
     found, begins = [], []
     for action in np.flatnonzero(count >= FEWEST_EVENTS):
         weights = (actions == action) / chance
-        path = _weighted_path(rewards, weights, None)
+        path = weighted_path(rewards, weights)
         found.append(pooled_rewards(rewards, path))
         begins.append(path.begins)
     return (np.mean(found, axis=0), float(np.median(begins))) if found else (rewards, np.inf)
 
 
-def _weighted_path(
+def weighted_path(
     rewards: FloatArray,
     weights: FloatArray,
-    tail: Tail | None,
+    tail: Tail | None = None,
     sums: Callable[[FloatArray], FloatArray] = lambda values: values,
 ) -> PooledPath:
     """Return the path of a self-normalised mean with these weights, (n,), whose mean is positive."""
