@@ -136,7 +136,13 @@ def test_rollouts_with_continuous_actions_and_a_torch_module(run):
     words = ["--action", "push", "--state", "x,step", "--step", "step", "--terminated", "done"]
     words += ["--gamma", "0.9"]
     code, record = run(
-        "evaluate", "rollouts.parquet", "--policy", "rules.py:module", "--method", "roam-fqe", *words
+        "evaluate",
+        "rollouts.parquet",
+        "--policy",
+        "rules.py:module",
+        "--method",
+        "roam-fqe",
+        *words,
     )
     assert code == {"better": 0, "cannot tell": 4}.get(record["verdict"], 3)
     x2, truth = 1.0, 0.0  # E x² of the policy, step by step

@@ -49,13 +49,11 @@ def test_blocks_of_episodes_are_counted_in_plain_words():
     assert "episodess" not in said
 
 
-def test_the_summary_names_what_evaluate_takes(cartpole):
+def test_the_summary_says_what_to_do_and_the_reasons_what_evaluate_takes(cartpole):
     log = cartpole.log(episodes=30, noise=Pareto(1.5), seed=2)
     verdict = diagnose(log, cartpole.target(), gamma=0.99).verdict
-    assert verdict.summary.startswith(
-        "Rewards have heavy, skewed tails: use the default method, which"
-    )
-    assert f"takes the {verdict.estimator} over {verdict.units:,} steps" in verdict.summary
+    assert verdict.summary.startswith("Rewards have heavy, skewed tails: use the default method")
+    assert any(verdict.estimator in each for each in verdict.reasons)
 
 
 def test_a_week_of_influential_neighbours_asks_for_groups():
@@ -86,7 +84,7 @@ def test_jackpots_are_not_said_to_be_most_rewards():
     said = diagnose(log).verdict.summary
     assert said.startswith("A few rewards lie far beyond all others: ")
     rare = Log.from_arrays(0 * row, row % 2 == 0, 1.0 * (row % 50 == 0), 0 * row, episode=row)
-    assert diagnose(rare).verdict.summary.startswith("Most rewards are alike, and few differ: ")
+    assert diagnose(rare).verdict.summary.startswith("Most rows have the same reward, ")
 
 
 @pytest.mark.slow

@@ -89,6 +89,7 @@ def evaluate(
     """
     from tailproof.doors.evaluate import evaluate as run
     from tailproof.doors.plan import rows_to_decide
+    from tailproof.doors.segments import gain_by_segment
     from tailproof.estimators.importance import IPS, BanditDR
     from tailproof.policies.text import name_and_policy
     from tailproof.report.answers import estimate_answer
@@ -120,7 +121,7 @@ def evaluate(
     place = next(i for i, each in enumerate(answer) if isinstance(each, Figure | Section))
     answer = (*answer[:place], *more, *answer[place:])
     if by is not None:
-        segments = estimate.by(by, level=level)
+        segments = gain_by_segment(estimate, by, level=level, names=(name, "logged policy"))
         answer, found = with_segments(answer, segments), {**found, "by": segments.to_dict()}
     return case.conclude(
         answer,

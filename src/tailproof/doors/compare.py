@@ -33,6 +33,7 @@ from tailproof.errors import (
     FoldWarning,
     LevelError,
     PolicyError,
+    StateWarning,
     TaughtWarning,
     WeightWarning,
     void,
@@ -622,8 +623,9 @@ def compare(
         for outcome in outcomes:
             known.clear()
             other = partial(run, data=LogProfile(outcome.log(data.log, notes)))
-            with warnings.catch_warnings():  # those about the policies were given already
-                warnings.simplefilter("ignore", CoverageWarning)
+            with warnings.catch_warnings():  # those about policies and states were given already
+                for known_already in (CoverageWarning, StateWarning):
+                    warnings.simplefilter("ignore", known_already)
                 harms = {name: other(rivals[name]) for name in estimates}
                 rival = baseline_of(policies, baseline, next(iter(harms.values())), other).rival
             rival = None if isinstance(baseline, Real) else rival

@@ -891,10 +891,8 @@ class Verdict:
         if shape.tails == "heavy" and shape.unit not in ("row", "step"):
             lead += ", and extremes come in clusters"
         said = f"{lead}: use {self.call if self.settings else 'the default method'}"
-        if self.estimator is not None:
-            said += f", which takes the {self.estimator} over {self.units:,} {self.unit}s"
         if self.declined is not None:
-            said += " and gives no interval" if self.estimator else ", which cannot answer here"
+            said += f", which {'gives no interval' if self.estimator else 'cannot answer'} here"
         return f"{said}."
 
 
@@ -925,20 +923,13 @@ def decide(
     elif choice.declined is not None:
         reasons.append(f"No interval is given: {str(choice.declined).rstrip('.')}.")
     elif choice.limits:
-        reasons.append(f"The interval: {choice.limits}.")
+        reasons.append(f"What limits the interval: {choice.limits}.")
     reasons += map(str, cautions)
     if overlap is not None:
         found, wished = _about_overlap(log, overlap)
         reasons += found
         improvements += wished
     improvements += _about_size(log, shape, heaviest, influence)
-    if shape.tails != "light" and influence.episodes:
-        first = influence.episodes[0]
-        improvements.append(
-            f"Look at {first.name} first: alone it moves the plain estimate by "
-            f"{_short(first.effect, '+')}, from {_short(first.value_without)} to "
-            f"{_short(influence.value)}."
-        )
     return Verdict(
         method="auto",
         settings=settings,
@@ -989,11 +980,6 @@ def _about_overlap(log: Log, overlap: Overlap) -> tuple[list[str], list[str]]:
     if log.is_bandit and log.propensity is None:
         wished.append("Log propensities: those that the answer now rests on are estimated.")
     return found, wished
-
-
-def _short(value: float, sign: str = "") -> str:
-    """Return a number with four digits, and thousands separators instead of an exponent."""
-    return f"{value:{sign},.0f}" if 1e3 <= abs(value) < 1e15 else f"{value:{sign}.4g}"
 
 
 def _neighbours(log: Log, influence: Influence) -> str:
@@ -1065,6 +1051,8 @@ class Diagnosis(Answered):
         The row weights of `evaluate`, (n,); None without a policy.
     pooling
         The policy's gains by the size at which pooling begins; None if nothing is pooled.
+    reward
+        The name of the reward.
     """
 
     transitions: int
@@ -1083,6 +1071,7 @@ class Diagnosis(Answered):
     notes: tuple[str, ...]
     weights: FloatArray | None = field(default=None, repr=False)
     pooling: PooledPath | None = field(default=None, repr=False)
+    reward: str = "reward"
 
     @property
     def noun(self) -> str:
@@ -1320,6 +1309,7 @@ def _diagnosis(
         notes=tuple(dict.fromkeys(str(each.message) for each in found)),
         weights=weights,
         pooling=None if choice is None else choice.pooling,
+        reward=once.reward_name,
     )
 
 

@@ -158,7 +158,7 @@ def gain_by_segment(
     level: float = 0.9,
     rival: Estimate | float | None = None,
     policies: int = 1,
-    names: tuple[str, str] = ("the policy", "logged"),
+    names: tuple[str, str] = ("the policy", "logged policy"),
 ) -> Segments:
     """Return the gain in each segment of a log; see `Estimate.by`.
 

@@ -68,7 +68,7 @@ class RewardShape:
             return "The most extreme rewards come where episodes end"
         if self.jackpots:
             return "A few rewards lie far beyond all others"
-        return "Most rewards are alike, and few differ"
+        return "Most rows have the same reward, and the few others decide the average"
 
     @property
     def sentences(self) -> tuple[str, str, str]:

@@ -860,9 +860,11 @@ def _folds_section(comparison: Comparison) -> Section:
 def diagnosis_answer(diagnosis: Diagnosis) -> Answer:
     """Return the blocks of a diagnosis."""
     verdict, influence = diagnosis.verdict, diagnosis.influence
+    quantity = Quantity.named(diagnosis.reward, per=diagnosis.noun)
+    average = quantity.amount(quantity.shown(influence.value), 4)
     facts = [
         Fact("rows", f"{diagnosis.transitions:,}", _units(diagnosis)),
-        Fact("plain average", number(influence.value)),
+        Fact(f"plain average of {quantity.noun}", average),
         Fact("an average of these rewards", _SETTLES[diagnosis.tails["rewards"].variance.exists]),
     ]
     heavy = verdict.tails != "light"
@@ -870,7 +872,7 @@ def diagnosis_answer(diagnosis: Diagnosis) -> Answer:
         Headline(verdict.summary, mood="warn" if heavy else "good"),
         Facts(tuple(facts)),
         *([Note(influence_sentence(diagnosis))] if influence.episodes else []),
-        log_section(diagnosis),
+        *([found] if (found := log_section(diagnosis)) else []),
         Section("tails", "How heavy the tails are", (tail_table(diagnosis),), "Tails"),
     ]
     if influence.episodes:
@@ -899,15 +901,25 @@ def _units(diagnosis: Diagnosis) -> str:
     return "" if verdict.units == diagnosis.transitions else count(verdict.units, verdict.unit)
 
 
-def log_section(diagnosis: Diagnosis, estimate: Estimate | None = None) -> Section:
-    """Return what the log shows, and how to improve the answer."""
-    verdict = diagnosis.verdict
-    chosen = None if estimate is None else estimate.choice
-    reasons = verdict.reasons if chosen is None else diagnosis.tails and verdict.shape.sentences
-    blocks: list[Block] = [Points(tuple(reasons))]
+def log_section(diagnosis: Diagnosis, answer: Answer = ()) -> Section | None:
+    """Return what the log shows beyond what an answer says already, and how to improve it."""
+    verdict, said = diagnosis.verdict, set(sentences_of(answer))
+    reasons = tuple(each for each in verdict.reasons if each not in said)
+    blocks: list[Block] = [Points(reasons)] if reasons else []
     if verdict.improvements:
         blocks += [Note("What would make the answer better:"), Points(verdict.improvements)]
-    return Section("log", "What the log shows", tuple(blocks), "The log")
+    return Section("log", "What the log shows", tuple(blocks), "The log") if blocks else None
+
+
+def sentences_of(answer: Iterable[Block | Section]) -> Iterable[str]:
+    """Yield the sentences of headlines, notes and points, also those in sections."""
+    for each in answer:
+        if isinstance(each, Section):
+            yield from sentences_of(each.blocks)
+        elif isinstance(each, Points):
+            yield from each.sentences
+        elif isinstance(each, Headline | Note):
+            yield each.text
 
 
 def tail_table(diagnosis: Diagnosis) -> Table:
@@ -937,16 +949,14 @@ def tail_table(diagnosis: Diagnosis) -> Table:
 def influence_sentence(diagnosis: Diagnosis) -> str:
     """Return a sentence on how much the most influential episodes change the plain estimate."""
     found, noun = diagnosis.influence, diagnosis.noun
-    first = found.episodes[0]
+    first, shown = found.episodes[0], Quantity.named(diagnosis.reward, per=noun).shown
     every = ""
     if math.isfinite(found.value_without_all):
-        listed = count(len(found.episodes), noun)
-        every = (
-            f", and without the {listed} with the largest effects {number(found.value_without_all)}"
-        )
+        listed, value = count(len(found.episodes), noun), number(shown(found.value_without_all))
+        every = f", and without the {listed} with the largest effects {value}"
     return (
-        f"The plain estimate (by {found.estimator}) is {number(found.value)}. Without "
-        f"{first.name} it would be {number(first.value_without)}{every}."
+        f"The plain average (by {found.estimator}) is {number(shown(found.value))}. Without "
+        f"{first.name} it would be {number(shown(first.value_without))}{every}."
     )
 
 
@@ -1106,7 +1116,7 @@ def settings_section(settings: Mapping[str, Any], *, notes: Sequence[str] = ()) 
 
 def with_warnings(answer: Answer, warnings: Sequence[str]) -> Answer:
     """Return an answer with warnings below what is read first."""
-    said = {text for each in answer if isinstance(each, Headline | Note) for text in (each.text,)}
+    said = set(sentences_of(answer))
     new = tuple(dict.fromkeys(text for text in warnings if text not in said))
     if not new:
         return answer

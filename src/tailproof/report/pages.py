@@ -74,11 +74,9 @@ def report(
     whole
         The size of the whole log, where `log` is the part that was held out.
     """
-    own = (
-        ()
-        if any(getattr(each, "key", "") == "log" for each in answer)
-        else (log_section(diagnosis),)
-    )
+    has_log = any(getattr(each, "key", "") == "log" for each in answer)
+    found = None if has_log else log_section(diagnosis, answer)
+    own = () if found is None else (found,)
     size = f"{whole}; {_size(log.once)} held out" if whole else _size(log.once)
     notes = [*context.notes, *(note for note in diagnosis.notes if note not in context.notes)]
     return Page(
