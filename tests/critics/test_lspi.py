@@ -11,7 +11,7 @@ def test_the_result_is_lstd_of_its_own_greedy_policy(cartpole):
     learned = learn(log, method=Method(base=LSPI()), gamma=0.99)
     settled = (learned.history > 0).sum()
     assert settled < 50
-    with pytest.warns(TaughtWarning, match="60 of 60 episodes taught this policy"):
+    with pytest.warns(TaughtWarning, match="60 of 60 episodes were used to learn this policy"):
         itself = evaluate(
             log, learned.policy, method=Method(base=LSTD(ridge=2.5e-3)), gamma=0.99
         ).critics

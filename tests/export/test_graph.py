@@ -297,7 +297,7 @@ def test_an_onnx_policy_runs_in_processes_and_with_checkpoints(tmp_path, cartpol
     log = cartpole.log(episodes=30, steps=20, seed=1)
     learn(log, method="fqi", gamma=0.9).policy.save(tmp_path / "x.onnx")
     policy = load_policy(tmp_path / "x.onnx")
-    with pytest.warns(TaughtWarning, match="of 30 episodes taught this policy"):
+    with pytest.warns(TaughtWarning, match="of 30 episodes were used to learn this policy"):
         evaluate(log, policy, method="lstd", gamma=0.9)
     log = cartpole.log(episodes=30, steps=20, seed=2)
     wanted = evaluate(log, policy, method="lstd", gamma=0.9).value

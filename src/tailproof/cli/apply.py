@@ -40,7 +40,7 @@ BY = option(
 )
 ALARM = option(
     "Exit with code 4 if more than this share of the rows is refused or leaves the range of the log; "
-    "the decisions are written all the same.",
+    "the decisions are written in any case.",
     metavar="SHARE",
     min=0.0,
     max=1.0,
@@ -77,7 +77,7 @@ def apply(
     if done.outside:
         columns = ", ".join(f"{column} ({share:.1%})" for column, share in done.outside.items())
         session.warned(
-            f"{done.drifted:.1%} of the rows leave the range of the log that taught the policy: "
+            f"{done.drifted:.1%} of the rows leave the range of the log that it was learned from: "
             f"{columns}. Nothing is known of its value there."
         )
     headline = Headline(f"{count(decided, 'decision')} for {done.rows:,} rows, in {out}.")

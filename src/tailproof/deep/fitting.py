@@ -156,7 +156,7 @@ def value_limits(log: Log, folds: Folds, gamma: float, reward_scale: float) -> F
     if 2 * len(failed) >= folds.count:
         raise FoldError(
             f"{text} Check these rows, clip the rewards (clip=0.01), or split the log into folds "
-            f"(such as method 'room-vm-iql') so that one row spoils one fold only."
+            f"(such as method 'room-vm-iql') so that one row affects one fold only."
         )
     warnings.warn(f"{text} These members are left out.", FoldWarning, stacklevel=2)
     return limits

@@ -447,7 +447,7 @@ class FoldEstimate(Estimate):
         """Return the estimate with another aggregate, without fitting again."""
         if self.method.at == "backup":
             raise MethodError(
-                "The aggregate stands inside every backup of this method, so another one needs "
+                "This method aggregates inside every backup, so another one needs "
                 "another fit: call evaluate with Method(..., aggregate=...) instead."
             )
         if self.method.at == "pointwise" and self.point_values is None:

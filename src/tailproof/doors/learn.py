@@ -201,7 +201,9 @@ class LawOfRows:
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return π(a | s) of each row, (n, A)."""
         if len(states) != len(self.law):
-            raise ValueError(f"This law is of {len(self.law)} rows. Got {len(states)} instead.")
+            raise ValueError(
+                f"These probabilities are of {len(self.law)} rows. Got {len(states)} instead."
+            )
         return self.law
 
 
@@ -456,7 +458,7 @@ def three_parts(log: Log, judging: float, *, seed: int) -> ThreeParts:
     if count < _FEWEST:
         unit = "episodes" if log.group_ids is None else "groups"
         raise PartitionError(
-            f"Without a method, learn teaches, chooses and judges on different {unit}, and needs at "
+            f"Without a method, learn fits, chooses and judges on different {unit}, and needs at "
             f"least {_FEWEST} of them. Got {count}; name a method, such as method='fqi'."
         )
     order = shuffled_groups(log, np.random.default_rng([seed, 2]))
@@ -526,9 +528,9 @@ class CarefulLearning:
             return replace(self, gamma=0.0)._kept(why, failed, trial.judgement)
         said = f"{trial.name} was the best of {len(found.methods)} rules and all constant actions, "
         if isinstance(trial.learned.method.base, Constant):
-            said += f"which need no teaching: all {self.log.once.n_episodes:,} episodes judge them."
+            said += f"which need no fitting: all {self.log.once.n_episodes:,} episodes judge them."
         else:
-            said += "scored by episodes that did not teach it."
+            said += "scored by episodes from which it was not learned."
         return _proposed(trial, said + found.assumed, failed)
 
     def _from_steps(self, parts: ThreeParts) -> Learned:
@@ -551,7 +553,7 @@ class CarefulLearning:
         if best is not None and verdict is not None and verdict.better:
             said = (
                 f"{best.name} was the best of {len(trials)} candidates on "
-                f"{parts.choose.once.n_episodes:,} episodes that did not teach them."
+                f"{parts.choose.once.n_episodes:,} episodes from which they were not learned."
             )
             return _proposed(best._replace(judgement=verdict), said, failed)
         other = blind_choice(judge(self.log, 3), trials)
@@ -565,7 +567,7 @@ class CarefulLearning:
         said = too_little(best)
         if best is not None and best.better:
             said = (
-                f"The best candidate, {best.name}, did not hold on episodes that neither taught nor "
+                f"The best candidate, {best.name}, was not better on episodes that neither fitted nor "
                 f"chose it."
             )
         return self._kept(said, failed, verdict)
@@ -647,7 +649,7 @@ def too_little(trial: Trial | None) -> str:
     if trial is None or trial.judgement is None:
         return "No candidate could be learned from this log, or judged."
     found = trial.judgement
-    on = f"on {found.episodes:,} episodes that did not teach it"
+    on = f"on {found.episodes:,} episodes from which it was not learned"
     if not found.gain > 0:
         return f"The best candidate, {trial.name}, was not ahead of the log {on}: {found.gain:.4g}."
     limit = "there is no bound of its gain"

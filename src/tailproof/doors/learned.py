@@ -186,7 +186,7 @@ class Learned(Answered):
         """
         if self.method.at == "backup":
             raise MethodError(
-                "The aggregate stands inside every backup of this method, so another one needs "
+                "This method aggregates inside every backup, so another one needs "
                 "another fit: call learn with Method(..., aggregate=...) instead."
             )
         method = replace(self.method, aggregate=aggregate)
@@ -380,7 +380,7 @@ class Learned(Answered):
         """Return the gain of giving an action to more and more rows, those first that gain most by it.
 
         Uplift users call it a targeting or Qini curve. Rows are ranked by the policy's own scores and
-        judged by rows that did not teach it.
+        judged by rows from which it was not learned.
 
         Parameters
         ----------

@@ -70,7 +70,7 @@ class RuleLeaf:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedRule:
-    """A rule, leaf by leaf, judged by rows that did not teach it; see `Learned.judge_rule`.
+    """A rule, leaf by leaf, judged by rows from which it was not learned; see `Learned.judge_rule`.
 
     Attributes
     ----------
@@ -186,8 +186,8 @@ def closest_tree(learned: Learned, *, depth: int = 2) -> Learned:
     space = require_discrete(learned.action_space)
     if learned.task is None:
         raise MethodError(
-            "The closest tree is fitted to the rows that taught the policy, which a loaded result does "
-            "not have. Learn with readable=True."
+            "The closest tree is fitted to the rows that the policy was learned from, which a loaded "
+            "result does not have. Learn with readable=True."
         )
     states = learned.task.log.states
     if len(states) > _MOST:
@@ -205,7 +205,9 @@ def closest_tree(learned: Learned, *, depth: int = 2) -> Learned:
     actions = tuple(getattr(learned.policy, "actions", ()))
     policy = critic_policy(critic, space, actions, None, **named)
     same = float((action_probabilities(policy, states, space.n) * probabilities).sum(axis=1).mean())
-    said = f"A tree stands for it, with the same action in {same:.0%} of the rows that taught it."
+    said = (
+        f"A tree replaces it, with the same action in {same:.0%} of the rows it was learned from."
+    )
     return replace(
         learned,
         policy=policy,

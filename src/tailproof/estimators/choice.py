@@ -173,7 +173,7 @@ class SequentialChoice(Choice):
             return f"The {self.estimator} has the least estimated risk{less * (gain > 1.05)}."
         if shape.tails == "heavy":
             return (
-                f"{taken} all the same: {self.units:,} {self.unit}s are too few to show that a robust "
+                f"{taken} here: {self.units:,} {self.unit}s are too few to show that a robust "
                 f"one would not be biased."
             )
         return f"{taken}: a robust one would gain nothing."

@@ -126,10 +126,10 @@ class Tally:
         if guessed_episode is not None and self.left_out > _FEW * self.rows:
             raise LogError(
                 f"Column {guessed_episode!r} was taken for the episode, and nothing says how episodes "
-                f"end: {self.left_out} of {self.rows} rows, the last of each, would be left out for "
-                f"want of a next state. Which is it? Pass terminated=True if an episode ends for good "
-                f"at its last row; terminated=False if it goes on unseen, so that these rows are to be "
-                f"left out; or episode=False if every row is a decision of its own."
+                f"end: {self.left_out} of {self.rows} rows, the last of each, would be left out, "
+                f"because they have no next state. Pass terminated=True if an episode ends for good at "
+                f"its last row; terminated=False if it goes on after the recording, and these rows are to "
+                f"be left out; or episode=False if every row is a decision by itself."
             )
         if self.left_out:
             notes.cautions.append(
@@ -482,7 +482,7 @@ def with_weights(log: Log, name: str, column: pa.ChunkedArray, notes: Notes) -> 
     label = log.episode_ids if log.group_ids is None else log.group_ids
     episodes = np.repeat(np.arange(log.n_episodes), copies)
     notes.notes.append(
-        f"Rows count as column {name!r} says: {log.n_episodes} episodes stand for {len(episodes)}, and "
+        f"Rows count as column {name!r} says: {log.n_episodes} episodes count as {len(episodes)}, and "
         f"copies of one are one observation."
     )
     return replace(log.take(episodes), group_ids=label[episodes])

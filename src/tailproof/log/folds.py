@@ -261,8 +261,8 @@ def warn_of_taught_episodes(policy: Any, log: Any) -> None:
     names = ", ".join(map(str, log.episode_ids[known[:_NAMED]]))
     more = ", …" if len(known) > _NAMED else ""
     warnings.warn(
-        f"{len(known):,} of {log.n_episodes:,} episodes taught this policy ({names}{more}): on them it "
-        f"looks better than it is. Evaluate it on other episodes.",
+        f"{len(known):,} of {log.n_episodes:,} episodes were used to learn this policy "
+        f"({names}{more}): on them it looks better than it is. Evaluate it on other episodes.",
         TaughtWarning,
         stacklevel=3,
     )

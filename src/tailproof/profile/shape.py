@@ -90,7 +90,7 @@ class RewardShape:
 
     def _unit_sentence(self) -> str:
         if self.unit in ("row", "step"):
-            return f"Extreme residuals come alone, so {self.unit}s count singly."
+            return f"Extreme residuals come one by one, so each {self.unit} is an observation."
         if self.unit == "block":
             return (
                 "Extreme residuals of neighbouring episodes come together and no groups are named, so "
