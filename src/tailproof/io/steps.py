@@ -128,8 +128,8 @@ class Tally:
                 f"Column {guessed_episode!r} was taken for the episode, and nothing says how episodes "
                 f"end: {self.left_out} of {self.rows} rows, the last of each, would be left out, "
                 f"because they have no next state. Pass terminated=True if an episode ends for good at "
-                f"its last row; terminated=False if it goes on after the recording, and these rows are to "
-                f"be left out; or episode=False if every row is a decision by itself."
+                f"its last row; terminated=False if it goes on after the recording, which leaves these "
+                f"rows out; or episode=False if every row is a decision by itself."
             )
         if self.left_out:
             notes.cautions.append(

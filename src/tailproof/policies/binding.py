@@ -458,7 +458,7 @@ def require_index(values: Any, origin: Origin, error: type[Exception]) -> None:
         raise error(
             f"The {type(values).__name__} has other row labels (its index) than the log's table, so "
             f"that its rows may be in another order. Reindex it, or pass its values (.to_numpy()) if "
-            f"they stand in the order of the log's rows."
+            f"they are in the order of the log's rows."
         )
 
 
