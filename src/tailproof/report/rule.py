@@ -58,7 +58,7 @@ def rule_figure(judged: JudgedRule, quantity: Quantity) -> Figure:
     if known:
         caption = (
             f"The rule; {quantity.title} in each leaf and its gain over what was logged there, by rows "
-            f"that did not teach it. The intervals hold together with {percent(judged.level)} "
+            f"it was not learned from. The intervals hold together with {percent(judged.level)} "
             f"confidence."
         )
 
