@@ -64,6 +64,7 @@ def _score_part(models: _Models, part: range) -> _Part:
         inside = models.first_half[low:high] - own.start
         q[inside] = psi[inside] @ models.theta[1].T
         taken = chances[at]
+        assert piece.propensity is not None
         found.append(
             _Part(
                 taken / piece.propensity,
@@ -73,9 +74,13 @@ def _score_part(models: _Models, part: range) -> _Part:
                 float(taken.sum()),
             )
         )
-    weights, direct, predicted, shares, agreement = zip(*found, strict=True)
-    joined = (np.concatenate(each) for each in (weights, direct, predicted))
-    return _Part(*joined, np.sum(shares, axis=0), float(np.sum(agreement)))
+    return _Part(
+        np.concatenate([each.weights for each in found]),
+        np.concatenate([each.direct for each in found]),
+        np.concatenate([each.predicted for each in found]),
+        np.sum([each.shares for each in found], axis=0),
+        sum(each.agreement for each in found),
+    )
 
 
 def _fitted(some: Log, half: IntArray) -> tuple[Basis, FloatArray]:
