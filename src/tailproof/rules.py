@@ -68,13 +68,10 @@ class Rules:
     screening_rows: int = 2_000  # [none] rows that these trees see
     search_columns: int = 20  # [none] columns whose pairs an exact search for a policy tree tries
     # hidden state
-    hidden_reward: float = 2.5  # [hidden] standard errors by which the past must help with rewards
-    hidden_effect: float = 4.5  # [hidden] the same, if only the effect of actions depends on it
-    hidden_next: float = 6.0  # [hidden] the same for next states, which trees fit less well
-    hidden_rows: int = (
-        1_500  # [none] fewer leave so much unexplained that the past stands in for it
-    )
-    hidden_share: float = 0.003  # [hidden] least share of the variance that the past explains
+    hidden_reward: float = 5.2  # [hidden] standard errors by which the past must tell rewards
+    hidden_event: float = 4.5  # [hidden] the same for extreme rewards and ends of episodes
+    hidden_next: float = 8.0  # [hidden] the same for next states, which trees fit less well
+    hidden_rows: int = 800  # [hidden] fewer are not tested
     # overlap
     poor: float = 0.1  # [one-step] effective share of rows below which overlap is the limit
     few: int = 30  # [one-step] observations under the policy

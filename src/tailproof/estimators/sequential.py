@@ -274,7 +274,7 @@ def _evaluate(
     path = _pooled(log, measured.fit.residuals, own, logged, (blend.weights, behind.weights))
     value = own.value if path is None else _within(own.spread, logged.value + path.gain)
     mean, shape = own.mean, measured.shape
-    walked = visits(target, seed=task.seed)
+    walked = visits(_walked(target, columns), seed=task.seed)
     pull = min(2 * abs(blend.pull), own.spread.error)
     allowance = blend.allowance + pull + _unlike_cost(walked, rewards - measured.fit.residuals)
     possible = possible_values(log.rewards)
@@ -316,6 +316,17 @@ def _evaluate(
         ),
     )
     return choice, blend
+
+
+def _walked(target: Target, columns: CriticColumns) -> Target:
+    """Return the target with what its walks need of the past: one average of earlier actions.
+
+    More columns leave every state far from every other.
+    """
+    if not columns.past:
+        return target
+    few = replace(columns, past=("actions",), decays=columns.decays[-1:])
+    return Target.of(target.task).with_columns(few)
 
 
 def _columns_in_words(columns: CriticColumns, log: Log) -> str:

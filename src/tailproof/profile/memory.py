@@ -10,19 +10,30 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # its parts are imported on first use
 
-from tailproof.arrays import BoolArray, FloatArray, IntArray
+from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.task import rank_of_group
+from tailproof.critics.trees import averages, grown, predicts
 from tailproof.errors import Caution
 from tailproof.features import Standardise
 from tailproof.log.columns import DECAYS, CriticColumns, Past, decayed
+from tailproof.log.horizon import leading_columns
 from tailproof.log.log import Log
 from tailproof.parallel import one_thread
 from tailproof.rules import RULES
 
-_ROWS = 6_000  # most rows for the test
-_FOLDS = 3
+_ROWS = 8_000  # most rows for the test
+_FOLDS = 2
 _FEWEST = 20  # groups of episodes, and ten rows of each where rewards come last
 _AHEAD = 0.9  # decay of the rewards to come, by which next states are valued
+_TREES, _LEAF = 10, 5
+_TWICE = 3  # times that trees fit what they left: less bias where values bend
+_MIXTURES = 4  # of the summaries that trees are grown on
+_COMMON = 6  # actions, the most frequent ones, whose effects are tested
+_NARROW = 12  # state columns of which summaries are made; of more, only of actions and rewards
+_RARE = 0.01  # share of the rewards that are extreme, and …
+_FAR = 4.0  # … their distance from the median in interquartile ranges
+_SHARE = 0.1  # least probability of an event, over its mean: trees of rare events are rough
+_SLACK = 1.3  # standard errors over groups are too large where few groups have an event
 _SETS: tuple[tuple[Past, ...], ...] = (
     ("actions",),
     ("actions", "rewards"),
@@ -36,28 +47,29 @@ _DIGITS = 6
 
 @dataclass(frozen=True)
 class Memory:
-    """What came earlier in an episode and helps to predict rewards or next states.
+    """What came earlier in an episode and helps to predict what follows.
 
     Attributes
     ----------
     columns
         The fewest summaries that predict as well as all, by held-out loss.
+    of
+        What they help to predict most clearly: rewards, extreme rewards, ends or states.
     surprise
-        Standard errors by which they improve the prediction of rewards (0 if not), and of next states.
+        The covariance of what states and actions leave of it and of a summary, in standard errors.
     """
 
     columns: CriticColumns
-    surprise: tuple[float, float]
+    of: str
+    surprise: float
 
     def __str__(self) -> str:
         """Return the finding in one sentence."""
         *others, last = self.columns.past
         what = f"{', '.join(others)} and {last}" if others else last
-        reward, after = self.surprise
-        of, errors = ("rewards", reward) if reward else ("states", after)
         return (
             f"The logged columns do not tell all that matters: earlier {what} of an episode help to "
-            f"predict its later {of}, by {errors:.0f} standard errors on held-out episodes."
+            f"predict its later {self.of}, by {self.surprise:.0f} standard errors on held-out episodes."
         )
 
     def caution(self, *, seen: bool) -> Caution:
@@ -72,56 +84,37 @@ class Memory:
         return Caution("hidden_state", f"{self} {then}", voids=True)
 
 
-class _Target(NamedTuple):
-    """Something to predict, what states and actions leave of it, and the rows that count."""
-
-    residuals: FloatArray  # (folds, m) for each fold, by trees that were not fitted to it
-    rows: BoolArray  # (m,)
-    spread: float  # Σ (y − mean y)² over these rows
-
-
 def find_memory(log: Log, *, step: bool = False) -> Memory | None:
     """Return what the history of episodes adds to the logged columns; None if nothing.
 
-    Boosted trees predict the ranks of the rewards, and the value of the next state (by trees fitted
-    to the rewards to come), from states and actions; `step`: and from the step. Their residuals are
-    regressed on states and actions with and without summaries of the past (`CriticColumns`). Each third
-    of the groups is predicted from the others only, and the gain in squared error is compared with its
-    standard error over groups. Trees see no history: lagged states would stand in for a poor fit.
+    If the logged state (`step`: with the step) tells all, then what states and actions leave of a
+    target is uncorrelated with what they leave of any summary of the past (`CriticColumns`). Both are
+    left by trees fitted to other groups, so that an error of the one counts only as far as it goes with
+    an error of the other (Shah and Peters, 2020). Targets are ranks of rewards, extreme rewards, ends
+    of episodes, and values of next states (by trees fitted to the rewards to come). Covariances,
+    also with one action's rows alone, are compared with their standard error over groups.
     """
     lengths = log.lengths
     if log.n_groups < _FEWEST or lengths.max() < 2 or np.ptp(log.rewards) == 0:
         return None
+    later, delayed = np.flatnonzero(log.step_of_row > 0), comes_last(log)
+    last = (log.starts[1:] - 1)[lengths > 1]
+    if len(later) < (10 * _FEWEST if delayed else RULES.hidden_rows):
+        return None
     base = CriticColumns(step=step).added_to(log) if step else log
-    later = np.flatnonzero(log.step_of_row > 0)
-    delayed = comes_last(log)
-    sample = later[:: max(1, len(later) // _ROWS)]
-    if delayed:  # the last rows hold all rewards
-        last = (log.starts[1:] - 1)[lengths > 1]
-        sample = np.union1d(sample, last[:: max(1, len(last) // _ROWS)])
-    if len(sample) < (10 * _FEWEST if delayed else RULES.hidden_rows):
-        return None
-    found = _History.of(log, base, sample)
     with one_thread():
-        targets = list(found.targets(log.starts[1:] - 1 if delayed else None))
-    reward = [found.gains(targets[0], columns) for columns in _widest()]
-    products = [found.gains(targets[0], columns, products=True) for columns in _widest()]
-    after = [found.gains(targets[1], columns) for columns in _widest()]
-    seen = any(_surprising(each, RULES.hidden_reward) for each in reward)
-    acts = not seen and any(_surprising(each, RULES.hidden_effect) for each in products)
-    if not (seen or acts or any(_surprising(each, RULES.hidden_next) for each in after)):
+        if delayed:  # the last rows hold all rewards
+            found = [
+                _Left.of(log, base, _some(last), {"rewards"}),
+                _Left.of(log, base, _some(later), {"states"}),
+            ]
+        else:
+            every = {"rewards", "extreme rewards", "ends", "states"}
+            found = [_Left.of(log, base, _some(later), every)]
+    most = max((each for left in found for each in left.surprises()), default=None)
+    if most is None or most[0] < 1:
         return None
-    of_rewards = max(map(_errors, products if acts else reward))
-    surprise = (of_rewards if seen or acts else 0.0, max(map(_errors, after)))
-    return Memory(found.choose(targets, products=acts), surprise)
-
-
-def _widest() -> list[CriticColumns]:
-    return [CriticColumns(False, past, DECAYS) for past in _SETS]
-
-
-def _surprising(gains: FloatArray, errors: float) -> bool:
-    return _errors(gains) >= errors and float(gains.sum()) >= RULES.hidden_share
+    return Memory(_choose(found), most.of, most.surprise)
 
 
 def comes_last(log: Log) -> bool:
@@ -131,116 +124,198 @@ def comes_last(log: Log) -> bool:
     return bool(early.any()) and not log.rewards[early].any()
 
 
+def _some(rows: IntArray) -> IntArray:
+    """Return rows, or evenly spaced ones of many."""
+    if len(rows) <= _ROWS:
+        return rows
+    return np.asarray(rows[np.linspace(0, len(rows) - 1, _ROWS).astype(np.intp)])
+
+
 def _errors(gains: FloatArray) -> float:
     """Return the mean of gains by group in standard errors."""
     error = float(gains.std(ddof=1)) / np.sqrt(len(gains))
     return float(gains.mean()) / error if error > 0 else 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class _History:
-    """Some rows of a log, and models of what follows them."""
+class _Surprise(NamedTuple):
+    """A covariance over what is needed to believe it, in standard errors, and what it is of."""
 
-    log: Log
-    rows: IntArray  # (m,) rows of the log
+    ratio: float
+    surprise: float
+    of: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Left:
+    """What trees that see the state and the action leave of some rows' targets and summaries."""
+
+    names: tuple[str, ...]  # of the targets
+    targets: FloatArray  # (m, targets) standardised, less what trees explain
+    chances: FloatArray  # (m, targets) the variance of events by their probability
+    past: FloatArray  # (m, q) summaries, in the same way
+    kinds: list[tuple[Past, float]]  # what each summary is of, and its decay
+    taken: FloatArray  # (m, …) indicators of the most frequent actions
     fold: IntArray  # (m,)
     group: IntArray  # (m,)
-    inputs: FloatArray  # (m, …) standardised state and action, for trees
-    linear: FloatArray  # (m, …) the same with their products, for regressions
-    states: FloatArray  # (m, …) standardised
-    next_states: FloatArray  # (m, …)
 
     @classmethod
-    def of(cls, log: Log, base: Log, rows: IntArray) -> _History:
-        """Return these rows in an order set by their contents; `base` has the columns of critics."""
+    def of(cls, log: Log, base: Log, rows: IntArray, wanted: set[str]) -> _Left:
+        """Fit trees to the rows of each half of the groups; `base` has the columns of critics."""
         standardise = Standardise.fit(base.states, tame=True)
         states = standardise(base.states[rows]).round(_DIGITS)
         order = np.lexsort((log.rewards[rows], *states.T))
         rows, states = rows[order], states[order]
-        constant = np.ones((len(rows), 1))
-        if log.is_discrete:
-            count = log.action_counts
-            shown = np.argsort(count, kind="stable")
-            taken: FloatArray = np.eye(log.n_actions)[:, shown[count[shown] > 0]][log.actions[rows]]
-            linear = _products(np.column_stack([constant, states]), taken)
-        else:
-            actions = np.asarray(log.actions, dtype=float).reshape(log.n_transitions, -1)
-            taken = Standardise.fit(actions, tame=True)(actions[rows]).round(_DIGITS)
-            linear = np.column_stack([constant, states, taken])
+        actions, taken = _actions(log, rows)
+        inputs = np.column_stack([states, actions]).astype(np.float32)
         episode = log.episode_of_row[rows]
-        return cls(
-            log=log,
-            rows=rows,
-            fold=rank_of_group(log, 0)[episode] % _FOLDS,
-            group=log.group_of_episode[episode],
-            inputs=np.column_stack([states, taken]),
-            linear=linear,
-            states=states,
-            next_states=standardise(base.next_states[rows]).round(_DIGITS),
+        fold = rank_of_group(log, 0)[episode] % _FOLDS
+        after = standardise(base.next_states[rows]).round(_DIGITS)
+        found = dict(_targets(log, rows, states, after, fold, wanted))
+        names, targets = tuple(found), np.column_stack(list(found.values()))
+        past, kinds = _summaries(log, rows)
+        joined = np.column_stack([targets, past])
+        spread = joined.std(axis=0)
+        spread[spread == 0] = 1.0
+        standard = ((joined - joined.mean(axis=0)) / spread).round(_DIGITS)
+        kept = leading_columns(inputs, standard[:, 0], smallest=_LEAF)
+        left = standard - _by_others(inputs[:, kept], standard, fold, len(names))
+        linear = np.column_stack([np.ones(len(rows)), states])
+        linear = _products(linear, actions) if log.is_discrete else linear
+        left -= linear @ _ridge(linear, left)
+        count = len(names)
+        mean, scale = targets.mean(axis=0), spread[:count]
+        chances = (targets - left[:, :count] * scale).clip(_SHARE * mean, 1.0) / scale**2
+        group = np.unique(log.group_of_episode[episode], return_inverse=True)[1]
+        return cls(names, left[:, :count], chances, left[:, count:], kinds, taken, fold, group)
+
+    def surprises(self) -> Iterator[_Surprise]:
+        """Yield the largest covariance of each target with a summary."""
+        past = np.column_stack([self.past, _products(self.past, self.taken)])
+        limits = {"rewards": RULES.hidden_reward, "states": RULES.hidden_next}
+        for name, left, chance in zip(self.names, self.targets.T, self.chances.T, strict=True):
+            both = left[:, None] * past
+            by_group = np.stack([np.bincount(self.group, each) for each in both.T], axis=1)
+            total = np.abs(both.sum(axis=0))
+            errors = total / np.sqrt((by_group**2).sum(axis=0) + 1e-300)
+            if name not in limits:  # rare events: few groups have one
+                by_chance = total / np.sqrt(chance @ past**2 + 1e-300)
+                errors = np.minimum(_SLACK * errors, by_chance)
+            most = float(errors.max(initial=0.0))
+            yield _Surprise(most / limits.get(name, RULES.hidden_event), most, name)
+
+    def gains(self, columns: CriticColumns) -> FloatArray:
+        """Return the share of the targets' variances that summaries explain held out, by group."""
+        chosen = [k for k, (past, decay) in enumerate(self.kinds)
+                  if past in columns.past and decay in columns.decays]  # fmt: skip
+        inputs = np.column_stack(
+            [self.past[:, chosen], _products(self.past[:, chosen], self.taken)]
         )
-
-    def targets(self, rewarded: IntArray | None) -> Iterator[_Target]:
-        """Yield the ranks of rewards (of some rows of the log, if given), and values of next states."""
-        log, rows = self.log, self.rows
-        ranks = scipy.stats.rankdata(log.rewards) / log.n_transitions
-        every = np.ones(len(rows), dtype=bool)
-        yield self._left(ranks[rows], every if rewarded is None else np.isin(rows, rewarded))
-        backwards = log.n_transitions - log.starts[::-1]
-        to_come = decayed(ranks[::-1, None], backwards, _AHEAD)[::-1, 0]
-        values = _trees(self.states, to_come[rows], self.next_states)
-        yield self._left(values * ~log.terminated[rows], every)
-
-    def _left(self, target: FloatArray, rows: BoolArray) -> _Target:
-        """Return what trees that were fitted to other folds leave of a target."""
-        predicted = np.stack(
-            [
-                _trees(self.inputs[own], target[own], self.inputs)
-                for own in (rows & (self.fold == k) for k in range(_FOLDS))
-            ]
-        )
-        residuals = np.empty((_FOLDS, len(target)))
-        for k in range(_FOLDS):  # without the trees of fold k, and of the row's own fold
-            for own in range(_FOLDS):
-                others = [j for j in range(_FOLDS) if j not in (k, own)]
-                here = self.fold == own
-                residuals[k, here] = target[here] - predicted[others][:, here].mean(axis=0)
-        spread = float(rows.sum() * target[rows].var())
-        return _Target(residuals, rows, spread)
-
-    def gains(
-        self, target: _Target, columns: CriticColumns, *, products: bool = False
-    ) -> FloatArray:
-        """Return the share of a target's variance that summaries explain, by group, (G,).
-
-        `products`: the effect of discrete actions may depend on the summaries too.
-        """
-        past = columns.added_to(self.log).states[self.rows, len(self.log.state_names) :]
-        if products and self.log.is_discrete:
-            taken = np.eye(self.log.n_actions)[self.log.actions[self.rows]]
-            past = _products(past, taken)
-        wider, saved = np.column_stack([self.linear, past]), np.zeros(len(past))
+        saved = np.zeros(len(inputs))
         for k in range(_FOLDS):
-            own, others = (target.rows & each for each in (self.fold == k, self.fold != k))
-            left = target.residuals[k]
-            without, given = (
-                (left[own] - x[own] @ _ridge(x[others], left[others])) ** 2
-                for x in (self.linear, wider)
-            )
-            saved[own] = without - given
-        by_group = np.bincount(self.group, saved, minlength=self.log.n_groups)
-        return np.asarray(by_group / max(target.spread, 1e-300))
+            own, others = self.fold == k, self.fold != k
+            left = self.targets[own] - inputs[own] @ _ridge(inputs[others], self.targets[others])
+            saved[own] = (self.targets[own] ** 2 - left**2).sum(axis=1)
+        return np.bincount(self.group, saved) / len(saved)
 
-    def choose(self, targets: list[_Target], *, products: bool) -> CriticColumns:
-        """Return the fewest columns whose gain is within half a standard error of the best."""
-        tried = [CriticColumns(False, past, decays) for past, decays in product(_SETS, _DECAYS)]
-        first, second = targets
-        gains = [
-            self.gains(first, each, products=products) + self.gains(second, each) for each in tried
-        ]
-        best = max(gains, key=lambda each: float(each.sum()))
-        enough = [i for i, each in enumerate(gains) if _errors(best - each) <= _ALIKE]
-        sizes = [len(each.past) * len(each.decays) for each in tried]
-        return tried[min(enough, key=lambda i: (sizes[i], -float(gains[i].sum())))]
+
+def _choose(found: list[_Left]) -> CriticColumns:
+    """Return the fewest columns whose gain is within half a standard error of the best."""
+    sets = [each for each in _SETS if {kind for kind, _ in found[0].kinds} >= set(each)]
+    tried = [CriticColumns(False, past, decays) for past, decays in product(sets, _DECAYS)]
+    gains = [np.concatenate([left.gains(each) for left in found]) for each in tried]
+    best = max(gains, key=lambda each: float(each.sum()))
+    enough = [i for i, each in enumerate(gains) if _errors(best - each) <= _ALIKE]
+    sizes = [len(each.past) * len(each.decays) for each in tried]
+    return tried[min(enough, key=lambda i: (sizes[i], -float(gains[i].sum())))]
+
+
+def _targets(
+    log: Log,
+    rows: IntArray,
+    states: FloatArray,
+    after: FloatArray,
+    fold: IntArray,
+    wanted: set[str],
+) -> Iterator[tuple[str, FloatArray]]:
+    """Yield what is to be predicted, by name, (m,) each; events are 0 or 1."""
+    ranks = scipy.stats.rankdata(log.rewards) / log.n_transitions
+    ended = log.terminated[rows]
+    if "rewards" in wanted:
+        yield "rewards", ranks[rows]
+    if "extreme rewards" in wanted:
+        low, middle, high = np.quantile(log.rewards, [0.25, 0.5, 0.75])
+        distance = np.abs(log.rewards - middle)
+        limit = max(float(np.quantile(distance, 1 - _RARE)), _FAR * float(high - low))
+        extreme = (distance >= limit) & (distance > 0)
+        if 0 < extreme[rows].sum() <= 2 * _RARE * len(rows):
+            yield "extreme rewards", extreme[rows].astype(float)
+    if "ends" in wanted and ended.any() and not ended.all():
+        yield "ends", ended.astype(float)
+    if "states" in wanted:
+        backwards = log.n_transitions - log.starts[::-1]
+        to_come = decayed(ranks[::-1, None], backwards, _AHEAD)[::-1, 0][rows, None].round(_DIGITS)
+        value = _by_others(states.astype(np.float32), to_come, fold, 1, after.astype(np.float32))
+        yield "states", value[:, 0] * ~ended
+
+
+def _actions(log: Log, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return the actions of rows for trees, and indicators of the most frequent ones."""
+    if not log.is_discrete:
+        given = np.asarray(log.actions, dtype=float).reshape(log.n_transitions, -1)
+        return Standardise.fit(given, tame=True)(given[rows]).round(_DIGITS), np.ones(
+            (len(rows), 0)
+        )
+    count = log.action_counts
+    shown = np.argsort(count, kind="stable")
+    shown = shown[count[shown] > 0][-RULES.tree_columns :]
+    taken = (log.actions[rows][:, None] == shown).astype(float)
+    return taken, taken[:, -_COMMON:]
+
+
+def _summaries(log: Log, rows: IntArray) -> tuple[FloatArray, list[tuple[Past, float]]]:
+    """Return all summaries of what came before the rows, (m, q), and what each is of."""
+    found, kinds = [], []
+    for past in _SETS[-1] if len(log.state_names) <= _NARROW else _SETS[1]:
+        for decay in DECAYS:
+            wider = CriticColumns(False, (past,), (decay,)).added_to(log)
+            own = wider.states[rows, len(log.state_names) :]
+            found.append(own)
+            kinds += [(past, decay)] * own.shape[1]
+    return np.column_stack(found), kinds
+
+
+def _by_others(
+    inputs: FloatArray,
+    targets: FloatArray,
+    fold: IntArray,
+    leading: int,
+    asked: FloatArray | None = None,
+) -> FloatArray:
+    """Return predictions for the rows of each fold by trees fitted to the others, (m, …).
+
+    Trees are grown on the `leading` targets and mixtures of the others. What they leave is fitted by
+    the same trees again, as boosting does.
+    """
+    grown_on, others = targets[:, :leading], targets[:, leading:]
+    if others.shape[1]:
+        by_contents = np.argsort(np.abs(np.tanh(others)).mean(axis=0).round(_DIGITS), kind="stable")
+        mixing = np.random.default_rng(0).standard_normal((others.shape[1], _MIXTURES))
+        mixed = others[:, by_contents] @ mixing / np.sqrt(others.shape[1])
+        grown_on = np.column_stack([grown_on, mixed]).round(_DIGITS)
+    asked, found = inputs if asked is None else asked, np.zeros_like(targets)
+    for k in range(_FOLDS):
+        own, taught = fold == k, fold != k
+        if not own.any() or taught.sum() < 2 * _LEAF:
+            continue
+        trees = grown(inputs[taught], grown_on[taught], trees=_TREES, smallest=_LEAF, seed=k)
+        leaves = trees.leaves(inputs[taught])
+        average, back = averages(leaves, trees.nodes), predicts(leaves, trees.nodes)
+        left, values = targets[taught], 0.0
+        for _ in range(1 + _TWICE):
+            step = average @ left
+            left, values = left - back @ step, values + step
+        found[own] = predicts(trees.leaves(asked[own]), trees.nodes) @ values
+    return found
 
 
 def _products(first: FloatArray, second: FloatArray) -> FloatArray:
@@ -252,21 +327,3 @@ def _ridge(inputs: FloatArray, target: FloatArray) -> FloatArray:
     gram = inputs.T @ inputs
     penalty = _RIDGE * np.diag(gram) + 1e-9
     return np.asarray(np.linalg.solve(gram + np.diag(penalty), inputs.T @ target))
-
-
-def _trees(inputs: FloatArray, target: FloatArray, asked: FloatArray) -> FloatArray:
-    """Return predictions of boosted trees; their mean where there are too few rows."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    if not inputs.shape[1] or len(target) < 2 * _FEWEST:
-        return np.full(len(asked), target.mean() if len(target) else 0.0)
-    trees = HistGradientBoostingRegressor(
-        max_iter=40,
-        learning_rate=0.15,
-        max_leaf_nodes=8,
-        min_samples_leaf=30,
-        max_bins=64,
-        early_stopping=False,
-        random_state=0,
-    ).fit(inputs, target)
-    return np.asarray(trees.predict(asked))
