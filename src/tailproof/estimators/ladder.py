@@ -275,6 +275,12 @@ class Rung:
         """The standard error, by leaving groups out."""
         return jackknife_error(self.left_out)
 
+    def residuals(self, rewards: FloatArray) -> FloatArray:
+        """Return the Bellman residuals δ = r + γV(s') − Q(s, a), (n,)."""
+        if self.forest is not None:
+            rewards = self.forest.residuals(rewards, self.system.target.gamma)
+        return self.system.critic(rewards)[0]
+
     def influences(self, rewards: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         """Return Ĵ on these rewards, w·δ of each row, (n,), and V of each start, (m,)."""
         first: Any = 0.0
@@ -424,6 +430,11 @@ class Blend:
         log: Log = self.rungs[0].system.target.task.log
         return log
 
+    @property
+    def value(self) -> float:
+        """The value on tamed rewards."""
+        return float(self._mean([rung.value for rung in self.rungs]))
+
     @cached_property
     def weights(self) -> FloatArray:
         """The weights w with Ĵ = constant + mean(w·r), (n,)."""
@@ -442,6 +453,10 @@ class Blend:
         each = zip(*(rung.influences(rewards) for rung in self.rungs), strict=True)
         value, rows, starts = (self._mean(own) for own in each)
         return float(value), rows, starts
+
+    def residuals(self, rewards: FloatArray) -> FloatArray:
+        """Return the Bellman residuals of the average of the rungs' critics, (n,)."""
+        return np.asarray(self._mean([rung.residuals(rewards) for rung in self.rungs]))
 
     def words(self) -> str:
         """Return the rungs and their shares in words."""

@@ -16,10 +16,22 @@ from tailproof.critics.task import Target, Task, on_log
 from tailproof.critics.walks import Visits, visits
 from tailproof.errors import Caution
 from tailproof.estimators.choice import Choice, SequentialChoice
-from tailproof.estimators.ladder import Blend, LoggedReturns, Rung, climb, logged_rung, single
+from tailproof.estimators.ladder import (
+    Blend,
+    LoggedReturns,
+    Map,
+    Rung,
+    System,
+    climb,
+    fit_rung,
+    jackknife_error,
+    logged_rung,
+    single,
+)
 from tailproof.estimators.one_step import evaluate_rows, is_one_step
 from tailproof.estimators.pieces import evaluate_in_pieces, scores_in_pieces
 from tailproof.features import Features, as_features
+from tailproof.features.ladder import basis_for
 from tailproof.log.columns import CriticColumns
 from tailproof.log.folds import Folds
 from tailproof.log.horizon import time_limit
@@ -34,6 +46,7 @@ from tailproof.robust.huber_path import Nuisance, Path, huber_estimates
 from tailproof.robust.means import adaptive_huber, catoni, median_of_means
 from tailproof.robust.pooling import PooledPath, pooled_path
 from tailproof.robust.spreads import Hall, hall_spread
+from tailproof.robust.tails import effective_rows
 from tailproof.rules import RULES
 
 
@@ -144,6 +157,7 @@ def _nuisance(
     return Nuisance(falls, scale, responses, scale, fit.inverse)
 
 
+_WEIGHED = 20  # most steps with importance weights
 LADDER_ROWS = 200_000  # more rows take much longer and gain little accuracy
 FEWEST = RULES.fewest
 
@@ -274,7 +288,9 @@ def _evaluate(
     path = _pooled(log, measured.fit.residuals, own, logged, (blend.weights, behind.weights))
     value = own.value if path is None else _within(own.spread, logged.value + path.gain)
     mean, shape = own.mean, measured.shape
-    walked = visits(_walked(target, columns), seed=task.seed)
+    plain = Target.of(task).with_columns(replace(columns, past=())) if columns.past else target
+    walked = visits(plain, seed=task.seed)
+    blend = _checked(blend, target, plain, tamed)
     pull = min(2 * abs(blend.pull), own.spread.error)
     allowance = blend.allowance + pull + _unlike_cost(walked, rewards - measured.fit.residuals)
     possible = possible_values(log.rewards)
@@ -318,15 +334,60 @@ def _evaluate(
     return choice, blend
 
 
-def _walked(target: Target, columns: CriticColumns) -> Target:
-    """Return the target with what its walks need of the past: one average of earlier actions.
+def _checked(blend: Blend, target: Target, plain: Target, rewards: FloatArray) -> Blend:
+    """Return the blend with allowances for hidden state, and for weights that contradict it."""
+    allowance = blend.allowance + _unresolved(target, plain, blend, rewards)
+    apart, error = _weighed(target, blend, rewards)
+    if abs(apart) <= RULES.contradicts * error:
+        return replace(blend, allowance=allowance)
+    return replace(
+        blend,
+        allowance=max(allowance, abs(apart) - error),
+        disagreement=max(blend.disagreement, abs(apart) / max(error, 1e-300)),
+    )
 
-    More columns leave every state far from every other.
+
+def _unresolved(target: Target, plain: Target, blend: Blend, rewards: FloatArray) -> float:
+    """Return what may be left of hidden state: half of what summaries of the past changed.
+
+    Without them the value is that of the first rung; the error of the difference is subtracted.
     """
-    if not columns.past:
-        return target
-    few = replace(columns, past=("actions",), decays=columns.decays[-1:])
-    return Target.of(target.task).with_columns(few)
+    groups = blend.rungs[0].system.groups
+    system = System(Map(basis_for(plain.log)), plain, groups)
+    rung = fit_rung("without the past", system, rewards) if plain.log is not target.log else None
+    if rung is None:
+        return 0.0
+    error = jackknife_error(rung.left_out - blend.left_out)
+    return RULES.unresolved * max(abs(rung.value - blend.value) - error, 0.0)
+
+
+def _weighed(target: Target, blend: Blend, rewards: FloatArray) -> tuple[float, float]:
+    """Return by how much importance weights of the first steps correct the critics, and its error.
+
+    The sum of γᵗ ρ₀…ρₜ δₜ over the first steps of an episode has mean 0 if the critics are right, for
+    the Bellman residuals δ and ρ = π(a|s) / logged propensity. Steps are added while the weights leave
+    30 effective episodes, at most twenty.
+    """
+    log = target.log
+    if not log.has_propensity or not log.is_discrete or not target.starts_with_episodes:
+        return 0.0, 0.0
+    residuals, lengths = blend.residuals(rewards), log.lengths
+    ratio = target.agreement / log.propensity
+    weight, total, factor = np.ones(log.n_episodes), np.zeros(log.n_episodes), 1.0
+    for step in range(min(int(lengths.max()), _WEIGHED)):
+        going = np.flatnonzero(lengths > step)
+        rows = log.starts[going] + step
+        later = np.zeros_like(weight)
+        later[going] = weight[going] * ratio[rows]
+        if effective_rows(later) < RULES.few:
+            break
+        weight = later
+        total[going] += factor * weight[going] * residuals[rows]
+        factor *= target.gamma
+    by_group = np.bincount(log.group_of_episode, total, minlength=log.n_groups)
+    mean = float(total.mean())
+    centred = by_group - np.bincount(log.group_of_episode, minlength=log.n_groups) * mean
+    return mean, float(np.sqrt((centred**2).sum())) / log.n_episodes
 
 
 def _columns_in_words(columns: CriticColumns, log: Log) -> str:

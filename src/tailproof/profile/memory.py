@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,6 @@ _ROWS = 8_000  # most rows for the test
 _FOLDS = 2
 _FEWEST = 20  # groups of episodes, and ten rows of each where rewards come last
 _AHEAD = 0.9  # decay of the rewards to come, by which next states are valued
-_TREES, _LEAF = 10, 5
 _TWICE = 3  # times that trees fit what they left: less bias where values bend
 _MIXTURES = 4  # of the summaries that trees are grown on
 _COMMON = 6  # actions, the most frequent ones, whose effects are tested
@@ -34,15 +32,11 @@ _RARE = 0.01  # share of the rewards that are extreme, and …
 _FAR = 4.0  # … their distance from the median in interquartile ranges
 _SHARE = 0.1  # least probability of an event, over its mean: trees of rare events are rough
 _SLACK = 1.3  # standard errors over groups are too large where few groups have an event
-_SETS: tuple[tuple[Past, ...], ...] = (
-    ("actions",),
-    ("actions", "rewards"),
-    ("actions", "rewards", "states"),
-)
-_DECAYS = ((0.8,), (0.95,), (0.5, 0.8))  # for critics: more averages are too alike to fit
-_ALIKE = 0.5  # standard errors by which more columns must be better
+_PAST: tuple[Past, ...] = ("actions", "rewards", "states")
+_DECAYS = (0.5, 0.8)  # for critics: slower averages lie far from the logged ones
 _RIDGE = 0.01  # share of each column's sum of squares
 _DIGITS = 6
+_EVERY = {"rewards", "extreme rewards", "ends", "states"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ class Memory:
     Attributes
     ----------
     columns
-        The fewest summaries that predict as well as all, by held-out loss.
+        Summaries that predict nearly as well as any, on held-out episodes.
     of
         What they help to predict most clearly: rewards, extreme rewards, ends or states.
     surprise
@@ -91,8 +85,9 @@ def find_memory(log: Log, *, step: bool = False) -> Memory | None:
     target is uncorrelated with what they leave of any summary of the past (`CriticColumns`). Both are
     left by trees fitted to other groups, so that an error of the one counts only as far as it goes with
     an error of the other (Shah and Peters, 2020). Targets are ranks of rewards, extreme rewards, ends
-    of episodes, and values of next states (by trees fitted to the rewards to come). Covariances,
-    also with one action's rows alone, are compared with their standard error over groups.
+    of episodes, changes of states, and values of next states (by trees fitted to the rewards to come).
+    Covariances, also with one action's rows alone, are compared with their standard error over groups.
+    What coarse trees find must be confirmed by finer ones.
     """
     lengths = log.lengths
     if log.n_groups < _FEWEST or lengths.max() < 2 or np.ptp(log.rewards) == 0:
@@ -102,19 +97,17 @@ def find_memory(log: Log, *, step: bool = False) -> Memory | None:
     if len(later) < (10 * _FEWEST if delayed else RULES.hidden_rows):
         return None
     base = CriticColumns(step=step).added_to(log) if step else log
+    asked = [(later, _EVERY)]
+    if delayed:  # the last rows hold all rewards
+        asked = [(last, {"rewards"}), (later, {"states"})]
     with one_thread():
-        if delayed:  # the last rows hold all rewards
-            found = [
-                _Left.of(log, base, _some(last), {"rewards"}),
-                _Left.of(log, base, _some(later), {"states"}),
-            ]
-        else:
-            every = {"rewards", "extreme rewards", "ends", "states"}
-            found = [_Left.of(log, base, _some(later), every)]
-    most = max((each for left in found for each in left.surprises()), default=None)
-    if most is None or most[0] < 1:
-        return None
-    return Memory(_choose(found), most.of, most.surprise)
+        for fit in _FITS:
+            found = [_Left.of(log, base, _some(rows), wanted, fit) for rows, wanted in asked]
+            most = max(each for left in found for each in left.surprises())
+            if most.ratio < 1:
+                return None
+    columns = _choose(found)
+    return None if columns is None else Memory(columns, most.of, most.surprise)
 
 
 def comes_last(log: Log) -> bool:
@@ -131,10 +124,14 @@ def _some(rows: IntArray) -> IntArray:
     return np.asarray(rows[np.linspace(0, len(rows) - 1, _ROWS).astype(np.intp)])
 
 
-def _errors(gains: FloatArray) -> float:
-    """Return the mean of gains by group in standard errors."""
-    error = float(gains.std(ddof=1)) / np.sqrt(len(gains))
-    return float(gains.mean()) / error if error > 0 else 0.0
+class _Trees(NamedTuple):
+    """How finely trees are grown."""
+
+    count: int
+    smallest: int  # rows of a leaf
+
+
+_FITS = (_Trees(10, 5), _Trees(20, 3))  # the second, slower one confirms what the first finds
 
 
 class _Surprise(NamedTuple):
@@ -159,7 +156,7 @@ class _Left:
     group: IntArray  # (m,)
 
     @classmethod
-    def of(cls, log: Log, base: Log, rows: IntArray, wanted: set[str]) -> _Left:
+    def of(cls, log: Log, base: Log, rows: IntArray, wanted: set[str], fit: _Trees) -> _Left:
         """Fit trees to the rows of each half of the groups; `base` has the columns of critics."""
         standardise = Standardise.fit(base.states, tame=True)
         states = standardise(base.states[rows]).round(_DIGITS)
@@ -170,15 +167,16 @@ class _Left:
         episode = log.episode_of_row[rows]
         fold = rank_of_group(log, 0)[episode] % _FOLDS
         after = standardise(base.next_states[rows]).round(_DIGITS)
-        found = dict(_targets(log, rows, states, after, fold, wanted))
-        names, targets = tuple(found), np.column_stack(list(found.values()))
+        found = [*_targets(log, rows, states, after, fold, wanted, fit)]
+        names = tuple(name for name, _ in found)
+        targets = np.column_stack([target for _, target in found])
         past, kinds = _summaries(log, rows)
         joined = np.column_stack([targets, past])
         spread = joined.std(axis=0)
         spread[spread == 0] = 1.0
         standard = ((joined - joined.mean(axis=0)) / spread).round(_DIGITS)
-        kept = leading_columns(inputs, standard[:, 0], smallest=_LEAF)
-        left = standard - _by_others(inputs[:, kept], standard, fold, len(names))
+        kept = leading_columns(inputs, standard[:, 0], smallest=fit.smallest)
+        left = standard - _by_others(inputs[:, kept], standard, fold, len(names), fit)
         linear = np.column_stack([np.ones(len(rows)), states])
         linear = _products(linear, actions) if log.is_discrete else linear
         left -= linear @ _ridge(linear, left)
@@ -203,30 +201,34 @@ class _Left:
             most = float(errors.max(initial=0.0))
             yield _Surprise(most / limits.get(name, RULES.hidden_event), most, name)
 
-    def gains(self, columns: CriticColumns) -> FloatArray:
-        """Return the share of the targets' variances that summaries explain held out, by group."""
+    def gains(self, columns: CriticColumns) -> float:
+        """Return the shares of the targets' variances that summaries explain on held-out groups.
+
+        They are added, of targets of which any is explained.
+        """
         chosen = [k for k, (past, decay) in enumerate(self.kinds)
                   if past in columns.past and decay in columns.decays]  # fmt: skip
         inputs = np.column_stack(
             [self.past[:, chosen], _products(self.past[:, chosen], self.taken)]
         )
-        saved = np.zeros(len(inputs))
+        saved = np.zeros(self.targets.shape[1])
         for k in range(_FOLDS):
             own, others = self.fold == k, self.fold != k
             left = self.targets[own] - inputs[own] @ _ridge(inputs[others], self.targets[others])
-            saved[own] = (self.targets[own] ** 2 - left**2).sum(axis=1)
-        return np.bincount(self.group, saved) / len(saved)
+            saved += (self.targets[own] ** 2 - left**2).sum(axis=0)
+        return float(np.maximum(saved, 0.0).sum()) / len(inputs)
 
 
-def _choose(found: list[_Left]) -> CriticColumns:
-    """Return the fewest columns whose gain is within half a standard error of the best."""
-    sets = [each for each in _SETS if {kind for kind, _ in found[0].kinds} >= set(each)]
-    tried = [CriticColumns(False, past, decays) for past, decays in product(sets, _DECAYS)]
-    gains = [np.concatenate([left.gains(each) for left in found]) for each in tried]
-    best = max(gains, key=lambda each: float(each.sum()))
-    enough = [i for i, each in enumerate(gains) if _errors(best - each) <= _ALIKE]
-    sizes = [len(each.past) * len(each.decays) for each in tried]
-    return tried[min(enough, key=lambda i: (sizes[i], -float(gains[i].sum())))]
+def _choose(found: list[_Left]) -> CriticColumns | None:
+    """Return averages of all that came before, at the decay that explains most on held-out groups.
+
+    None if no average explains anything there: then the trees are at fault.
+    """
+    past = tuple(each for each in _PAST if any(kind == each for kind, _ in found[0].kinds))
+    tried = [CriticColumns(False, past, (decay,)) for decay in _DECAYS]
+    gains = [sum(left.gains(columns) for left in found) for columns in tried]
+    best = int(np.argmax(gains))
+    return tried[best] if gains[best] >= RULES.hidden_gain else None
 
 
 def _targets(
@@ -236,6 +238,7 @@ def _targets(
     after: FloatArray,
     fold: IntArray,
     wanted: set[str],
+    fit: _Trees,
 ) -> Iterator[tuple[str, FloatArray]]:
     """Yield what is to be predicted, by name, (m,) each; events are 0 or 1."""
     ranks = scipy.stats.rankdata(log.rewards) / log.n_transitions
@@ -254,8 +257,10 @@ def _targets(
     if "states" in wanted:
         backwards = log.n_transitions - log.starts[::-1]
         to_come = decayed(ranks[::-1, None], backwards, _AHEAD)[::-1, 0][rows, None].round(_DIGITS)
-        value = _by_others(states.astype(np.float32), to_come, fold, 1, after.astype(np.float32))
-        yield "states", value[:, 0] * ~ended
+        inputs, following = states.astype(np.float32), after.astype(np.float32)
+        yield "states", _by_others(inputs, to_come, fold, 1, fit, following)[:, 0] * ~ended
+        for change in np.where(ended[:, None], 0.0, after - states).T[:_NARROW]:
+            yield "states", scipy.stats.rankdata(change.round(_DIGITS))
 
 
 def _actions(log: Log, rows: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -275,7 +280,7 @@ def _actions(log: Log, rows: IntArray) -> tuple[FloatArray, FloatArray]:
 def _summaries(log: Log, rows: IntArray) -> tuple[FloatArray, list[tuple[Past, float]]]:
     """Return all summaries of what came before the rows, (m, q), and what each is of."""
     found, kinds = [], []
-    for past in _SETS[-1] if len(log.state_names) <= _NARROW else _SETS[1]:
+    for past in _PAST if len(log.state_names) <= _NARROW else _PAST[:2]:
         for decay in DECAYS:
             wider = CriticColumns(False, (past,), (decay,)).added_to(log)
             own = wider.states[rows, len(log.state_names) :]
@@ -289,6 +294,7 @@ def _by_others(
     targets: FloatArray,
     fold: IntArray,
     leading: int,
+    fit: _Trees,
     asked: FloatArray | None = None,
 ) -> FloatArray:
     """Return predictions for the rows of each fold by trees fitted to the others, (m, …).
@@ -305,9 +311,11 @@ def _by_others(
     asked, found = inputs if asked is None else asked, np.zeros_like(targets)
     for k in range(_FOLDS):
         own, taught = fold == k, fold != k
-        if not own.any() or taught.sum() < 2 * _LEAF:
+        if not own.any() or taught.sum() < 2 * fit.smallest:
             continue
-        trees = grown(inputs[taught], grown_on[taught], trees=_TREES, smallest=_LEAF, seed=k)
+        trees = grown(
+            inputs[taught], grown_on[taught], trees=fit.count, smallest=fit.smallest, seed=k
+        )
         leaves = trees.leaves(inputs[taught])
         average, back = averages(leaves, trees.nodes), predicts(leaves, trees.nodes)
         left, values = targets[taught], 0.0
