@@ -68,10 +68,10 @@ class Rules:
     screening_rows: int = 2_000  # [none] rows that these trees see
     search_columns: int = 20  # [none] columns whose pairs an exact search for a policy tree tries
     # hidden state
-    hidden_reward: float = 5.5  # [hidden] standard errors by which the past must tell rewards
+    hidden_reward: float = 5.3  # [hidden] standard errors by which the past must tell rewards
     hidden_event: float = 4.5  # [hidden] the same for extreme rewards and ends of episodes
     hidden_next: float = 7.5  # [hidden] the same for next states, which trees fit less well
-    hidden_gain: float = 0.01  # [hidden] least share of variances that the past explains held out
+    hidden_gain: float = 0.003  # [hidden] least share of variances that the past explains held out
     hidden_rows: int = 800  # [hidden] fewer are not tested
     unresolved: float = 0.5  # [hidden] share of what summaries changed that stays in doubt
     contradicts: float = 3.0  # [none] standard errors by which weighted rewards contradict critics
