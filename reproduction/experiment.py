@@ -118,6 +118,19 @@ class Results:
         rows = tuple(row for row in self.rows if row["stopping"] in (stopping, ""))
         return replace(self, rows=rows)
 
+    def first(self, replicates: int) -> Results:
+        """Return the rows of the first replicates, on which slow methods ran too."""
+        rows = tuple(row for row in self.rows if row["replicate"] < replicates)
+        return replace(self, replicates=min(replicates, self.replicates), rows=rows)
+
+    def halves(self) -> tuple[Results, Results]:
+        """Return every other replicate to choose by, and the rest to judge what was chosen."""
+        if self.replicates < 2:
+            return self, self
+        odd = [tuple(row for row in self.rows if row["replicate"] % 2 == i) for i in (0, 1)]
+        first, second = (replace(self, rows=rows) for rows in odd)
+        return first, second
+
     def distinct(self, column: str, **wanted: Any) -> list[Any]:
         """Return the values that a column takes, in the order of their first appearance."""
         return list(dict.fromkeys(self.columns[column][self.where(**wanted)].tolist()))

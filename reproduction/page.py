@@ -14,11 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from reproduction import advantages, implicit, learning
-from reproduction.cartpole import CLEAN, SHORT, STOPPING, with_clean
+from reproduction import advantages, evaluation, implicit, learning
+from reproduction.cartpole import CLEAN, SHORT, STOPPING, STRICTER, TEXT, with_clean
 from reproduction.command import RESULTS, experiment, load
 from reproduction.drawing import STYLE, write_figure
-from reproduction.evaluation import LOOKS as ESTIMATORS
 from reproduction.experiment import Cell, Results
 from reproduction.summary import ERROR, REGRET, SCORE, Summary, summarise
 from tailproof.errors import TailproofError
@@ -36,7 +35,13 @@ _STEPS = {
 
 #: Methods whose iterations are shown, by experiment.
 _COUNTED = {
-    "ope": {"fqe": "FQE", "roam-dm": "ROAM-DM", "roam-fqe": "ROAM-FQE"},
+    "ope": {
+        "fqe": "FQE",
+        "roam-dm": "ROAM-DM",
+        "roam-fqe": "ROAM-FQE, folds in turn",
+        "roam-fqe-at-once": "ROAM-FQE, folds at once",
+        STRICTER: "ROAM-FQE at 0.1 %, as in figure 3a",
+    },
     "opo": {
         "fqi": "FQI, ridge 20",
         "fqi-equal": "FQI, ridge as a fold's",
@@ -46,6 +51,12 @@ _COUNTED = {
         "room-fqi-at-once": "ROOM-FQI, folds at once",
     },
 }
+#: Estimators of the table of figure 3a.
+_ESTIMATORS = {name: look.label.replace("\n", " ") for name, look in evaluation.LOOKS.items()}
+_ESTIMATORS |= {STRICTER: "ROAM-FQE at 0.1 %, as in figure 3a"}
+#: Learners of the table of figure 3b.
+_LEARNERS = {name: look.label for name, look in learning.LOOKS.items()}
+_LEARNERS |= {"p-room-vm-released": "P-ROOM-VM, q = 0.4, as released"}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -105,8 +116,8 @@ def errors(results: Results) -> str:
     """Return median absolute errors, the paper's log-MSE in brackets, at the smallest κ."""
     places = _places(results, results.settings["kappas"][0])
     rows = []
-    for stopping in STOPPING:
-        for name, look in ESTIMATORS.items():
+    for stopping, words in (*SHORT.items(), ("", "no iterations")):
+        for name, label in _ESTIMATORS.items():
             if not results.where(method=name, stopping=stopping).any():
                 continue
             cells = [
@@ -114,15 +125,7 @@ def errors(results: Results) -> str:
                 f"({ERROR.paper(results, method=name, stopping=stopping, **cell).value:.1f})"
                 for cell in places
             ]
-            rows.append([look.label.replace("\n", " "), SHORT[stopping], *cells])
-    for name, look in ESTIMATORS.items():
-        if results.where(method=name, stopping="").any():
-            cells = [
-                f"{ERROR.summary(results, method=name, **cell).value:.2f} "
-                f"({ERROR.paper(results, method=name, **cell).value:.1f})"
-                for cell in places
-            ]
-            rows.append([look.label.replace("\n", " "), "no iterations", *cells])
+            rows.append([label, words, *cells])
     return table(["", "iterations end by", *map(_named, places)], rows)
 
 
@@ -130,14 +133,50 @@ def regrets(results: Results) -> str:
     """Return mean regrets at the smallest κ, both ways."""
     places = _places(results, results.settings["kappas"][0])
     rows = []
-    for name, look in learning.LOOKS.items():
+    for name, label in _LEARNERS.items():
         for stopping in STOPPING:
             under = results.under(stopping)
             shown = [
                 plus_minus(REGRET.summary(under, method=name, **cell), digits=1) for cell in places
             ]
-            rows.append([look.label, SHORT[stopping], *shown])
+            rows.append([label, SHORT[stopping], *shown])
     return table(["", "iterations end by", *map(_named, places)], rows)
+
+
+def text_features(results: Results) -> str:
+    """Return errors or regrets with the features of the text beside those of the released code."""
+    some = results.first(results.settings["with_text_features"])
+    measure = REGRET if results.name == "opo" else ERROR
+    kappa = results.settings["kappas"][0]
+    names = [name.removesuffix(TEXT) for name in some.distinct("method") if name.endswith(TEXT)]
+    places = [
+        {"kappa": kappa, "df": df}
+        for df in results.settings["dfs"]
+        if some.where(method=names[0] + TEXT, kappa=kappa, df=df).any()
+    ]
+    labels = {**_ESTIMATORS, **_LEARNERS}
+    rows = []
+    for name in names:
+        for suffix, words in (("", "released: one model for each action"), (TEXT, "the text's")):
+            for stopping in STOPPING:
+                under = some.under(stopping)
+                shown = [measure.summary(under, method=name + suffix, **cell) for cell in places]
+                diverged = [
+                    count > 0
+                    for cell in places
+                    for count in under.values("bad_folds", method=name + suffix, **cell)
+                ]
+                rows.append(
+                    [
+                        labels[name],
+                        words,
+                        SHORT[stopping],
+                        *(f"{each.value:.3g}" for each in shown),
+                        f"{sum(diverged)} of {len(diverged)}",
+                    ]
+                )
+    head = ["", "features", "iterations end by", *map(_named, places), "logs with diverged folds"]
+    return table(head, rows)
 
 
 def parts(results: Results) -> str:
@@ -252,6 +291,7 @@ FIELDS: dict[str, Callable[..., str]] = {
     "scores": scores,
     "setting": setting,
     "shows": shows,
+    "text-features": text_features,
 }
 
 

@@ -26,8 +26,8 @@ Check = bool | None
 def verdict(checks: Iterable[Check]) -> Verdict:
     """Return the verdict on a claim from all comparisons that it makes: the only place with verdicts.
 
-    It holds if every comparison speaks for it, in part if some do, does not hold if none does and some
-    speak against it, and is undecided otherwise.
+    It holds if every comparison speaks for it, in part if more do than chance explains, does not hold
+    if not even that and more speak against it than chance explains, and is undecided otherwise.
 
     Examples
     --------
@@ -35,13 +35,25 @@ def verdict(checks: Iterable[Check]) -> Verdict:
     ('holds', 'holds in part', 'holds in part')
     >>> verdict([False, None]), verdict([None, None]), verdict([])
     ('does not hold', 'undecided', 'undecided')
+    >>> verdict([True] + 9 * [None])  # one interval in forty errs on that side
+    'undecided'
     """
     found = list(checks)
+    least = beyond_chance(len(found))
     if found and all(found):
         return "holds"
-    if any(found):
+    if found.count(True) >= least:
         return "holds in part"
-    return "does not hold" if any(each is False for each in found) else "undecided"
+    return "does not hold" if found.count(False) >= least else "undecided"
+
+
+def beyond_chance(count: int) -> int:
+    """Return the fewest of `count` 95 % intervals on one side that are not chance, at 5 %.
+
+    >>> beyond_chance(1), beyond_chance(10), beyond_chance(40)
+    (1, 2, 4)
+    """
+    return max(1, int(scipy.stats.binom.isf(0.05, count, 0.025)) + 1) if count else 1
 
 
 @dataclass(frozen=True)

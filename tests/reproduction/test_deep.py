@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("torch")
 
 from reproduction import datasets, implicit, sac_n
+from reproduction import rollouts as rollouts_of_agents
 from reproduction.__main__ import changes_of, parser
 from reproduction.command import GROUPS, experiment, load, reproduce, run
 from reproduction.experiment import Job, Results
@@ -14,6 +15,7 @@ from reproduction.implicit import D4RL_SQL, IQL_TABLE, LOOKS
 from reproduction.sac_n import SAC_N
 from reproduction.summary import SCORE, verdict
 from tailproof.errors import TailproofError
+from tailproof.io import read_rollouts
 
 #: What these tests train has no time to converge, and need not.
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
@@ -286,3 +288,49 @@ def test_critics_that_diverge_are_a_result(rollouts):
     rows = sac_n.run(job)
     assert [row["diverged"] for row in rows] == [True] * 4
     assert {row["score"] for row in rows} == {0.0}
+
+
+def agent_file(path, rng, *, squashed, timed=False):
+    """Write an actor of Hopper's sizes in the layout of the trained agents' files."""
+    width = 11 + timed
+    arrays = {
+        "W0": (8, width),
+        "b0": (8,),
+        "W1": (8, 8),
+        "b1": (8,),
+        "W_out": (3, 8),
+        "b_out": (3,),
+    }
+    arrays |= {"W_logstd": (3, 8), "b_logstd": (3,)} if squashed else {"log_std": (3,)}
+    arrays |= {} if squashed else {"obs_mean": (width,), "obs_var": (width,)}
+    found = {name: 0.1 * rng.random(shape) for name, shape in arrays.items()}
+    about = {"hidden_activation": "relu" if squashed else "tanh", "time_feature": timed}
+    meta = json.dumps({**about, "clip_obs": 10.0, "eps": 1e-8})
+    np.savez(path, **found, meta=np.array(meta))
+
+
+def test_rollouts_of_trained_agents_join_the_data_sets(tmp_path, rng):
+    pytest.importorskip("mujoco")
+    for name in rollouts_of_agents.MIXED:
+        squashed = name in ("sac", "tqc")
+        path = tmp_path / f"{name}_Hopper-v3.npz"
+        agent_file(path, rng, squashed=squashed, timed=name == "ppo")
+    rollouts_of_agents.main(
+        [str(tmp_path), str(tmp_path / "out"), "--domain", "hopper", "--rows", "100"]
+    )
+    found = datasets.available(tmp_path / "out")
+    assert list(found) == ["hopper-expert", "hopper-medium", "hopper-mixed"]
+    for each in found.values():
+        log = read_rollouts(tmp_path / "out" / each["file"])
+        assert (log.n_transitions, log.states.shape[1], log.actions.shape[1]) == (100, 11, 3)
+        assert np.abs(log.actions).max() <= 1
+        # the end of an episode is not the start of the next one
+        ends = log.starts[1:-1] - 1
+        assert not np.allclose(log.next_states[ends], log.states[ends + 1])
+    agents = np.load(tmp_path / "out" / "hopper-mixed-v4.npz")["agent"]
+    assert agents.tolist() == np.repeat(range(5), 20).tolist()
+
+
+def test_an_agent_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(TailproofError, match="tqc_Hopper-v3"):
+        rollouts_of_agents.write(tmp_path, tmp_path, "hopper", rows=10)

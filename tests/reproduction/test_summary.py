@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from reproduction.summary import (
     ERROR,
     REGRET,
     Summary,
+    beyond_chance,
     log_mse,
     median_size,
     share_closer,
@@ -76,11 +78,23 @@ def test_intervals_tell_or_do_not():
 
 @given(CHECKS)
 def test_the_verdict_follows_from_the_comparisons(checks):
-    found = verdict(checks)
+    found, least = verdict(checks), beyond_chance(len(checks))
     assert (found == "holds") == (bool(checks) and all(checks))
-    assert (found == "does not hold") == (True not in checks and False in checks)
-    assert (found == "undecided") == (True not in checks and False not in checks)
+    if found != "holds":
+        some, against = checks.count(True) >= least, checks.count(False) >= least
+        assert (found == "holds in part") == some
+        assert (found == "does not hold") == (against and not some)
+        assert (found == "undecided") == (not some and not against)
     assert verdict(list(reversed(checks))) == found
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 24, 40])
+def test_as_many_intervals_as_chance_may_give_do_not_decide(count, rng):
+    fewest = beyond_chance(count)
+    wrong = rng.random((20_000, count)) < 0.025
+    assert (wrong.sum(axis=1) >= fewest).mean() < 0.055
+    if fewest > 1:
+        assert (wrong.sum(axis=1) >= fewest - 1).mean() > 0.045
 
 
 def results_of(values, settings):
@@ -127,3 +141,15 @@ def test_regrets_are_compared_in_pairs(rng):
     (found,) = REGRET.tally(results, "a", "b", [{"df": 1.0}]).cells
     assert found.check is True  # a higher value is a smaller regret
     assert found.numbers == {"difference": pytest.approx(-1.0)}
+
+
+def test_what_is_chosen_on_some_replicates_is_judged_on_others(rng):
+    values = {(1.0, "a"): rng.random(7)}
+    results = replace(results_of(values, {}), replicates=7)
+    chosen, judged = results.halves()
+    seen = [set(each.columns["replicate"]) for each in (chosen, judged)]
+    assert not seen[0] & seen[1]
+    assert seen[0] | seen[1] == set(range(7))
+    assert replace(results, replicates=1).halves() == (replace(results, replicates=1),) * 2
+    assert set(results.first(3).columns["replicate"]) == {0, 1, 2}
+    assert (results.first(3).replicates, results.first(9).replicates) == (3, 7)
