@@ -66,18 +66,9 @@ class Progress:
     def _write(self) -> None:
         if self.done == self.saved:
             return
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            done = tuple(self.digests[: self.done]), self.total
-            write_value(self.path, _KIND, _VERSION, done)
+        done = tuple(self.digests[: self.done]), self.total
+        if write_progress(self.path, _KIND, _VERSION, done):
             self.saved = self.done
-        except (OSError, StorageError) as error:
-            warnings.warn(
-                f"Progress could not be written to {self.path.parent}: {error} The run goes on; what "
-                f"was written before stays as it was. Free some space or choose another folder.",
-                CheckpointWarning,
-                stacklevel=2,
-            )
         self.written = time.monotonic()
 
     def _read(self) -> None:
@@ -91,6 +82,23 @@ class Progress:
                 CheckpointWarning,
                 stacklevel=3,
             )
+
+
+def write_progress(path: Path, kind: str, version: int, state: Any) -> bool:
+    """Write the state of a run, and return whether it succeeded; a full disk is a warning only."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_value(path, kind, version, state)
+    except (OSError, StorageError) as error:
+        warnings.warn(
+            f"Progress could not be written to {path.parent}: {error} The run goes on and will try "
+            f"again; what was written before stays as it was. Free some space or choose another "
+            f"folder.",
+            CheckpointWarning,
+            stacklevel=3,
+        )
+        return False
+    return True
 
 
 def fingerprint(value: Any) -> str:

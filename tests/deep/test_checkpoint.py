@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from tailproof import Mean, Median, Quantile, Replicate, Split
-from tailproof.deep import IQL, SAC, Run
-from tailproof.deep import checkpoint as checkpoints
+from tailproof import checkpoint as progress
+from tailproof.deep import IQL, SAC, History, Run
 from tailproof.deep.checkpoint import CheckpointError, CheckpointWarning, latest, save
 
 #: What these tests train has no time to converge, and need not.
@@ -121,11 +121,11 @@ def test_another_runs_checkpoint_is_refused(task, tmp_path, change):
 
 def test_two_checkpoints_are_kept_and_the_newest_is_read(tmp_path):
     for step in (10, 20, 30):
-        assert save(tmp_path, step, tensors(step), fingerprint="f")
+        assert save(tmp_path, step, tensors(step), History(), fingerprint="f")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"step-{step:010d}" for step in (20, 30)
     ]
-    step, found = latest(tmp_path, fingerprint="f")
+    step, found, _ = latest(tmp_path, fingerprint="f")
     assert step == 30
     assert torch.equal(found["a"], tensors(30)["a"])
     assert latest(tmp_path / "nothing", fingerprint="f") is None
@@ -146,13 +146,13 @@ def empty(path):
 
 
 def earlier_version(path):
-    path.write_bytes(path.read_bytes().replace(b"checkpoint 2", b"checkpoint 1", 1))
+    path.write_bytes(path.read_bytes().replace(b"checkpoint 3", b"checkpoint 1", 1))
 
 
 @pytest.mark.parametrize("harm", [change_a_byte, cut_off, empty, earlier_version])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, harm):
     for step in (10, 20):
-        save(tmp_path, step, tensors(step), fingerprint="f")
+        save(tmp_path, step, tensors(step), History(), fingerprint="f")
     harm(tmp_path / "step-0000000020")
     with pytest.warns(CheckpointWarning, match="step-0000000020"):
         assert latest(tmp_path, fingerprint="f")[0] == 10
@@ -167,7 +167,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, harm
 def test_a_full_disk_is_a_warning_and_loses_nothing(task, tmp_path, monkeypatch):
     base = IQL(policy_steps=1, **SMALL)
     whole = train(task, base, Split(3), None)
-    real = checkpoints.write_file
+    real = progress.write_value
     written = 0
 
     def full(path, *content):
@@ -177,7 +177,7 @@ def test_a_full_disk_is_a_warning_and_loses_nothing(task, tmp_path, monkeypatch)
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, *content)
 
-    monkeypatch.setattr(checkpoints, "write_file", full)
+    monkeypatch.setattr(progress, "write_value", full)
     with pytest.warns(CheckpointWarning, match="No space left on device.*Free some space"):
         fitted = train(task, base, Split(3), None, checkpoint=tmp_path)
     assert torch.equal(fitted.critics.q.flat, whole.critics.q.flat)
@@ -186,14 +186,14 @@ def test_a_full_disk_is_a_warning_and_loses_nothing(task, tmp_path, monkeypatch)
 
 def test_a_file_that_cannot_be_written_leaves_no_part(tmp_path):
     """The operating system itself refuses here: in a child whose files may not exceed 1,000 bytes."""
-    assert save(tmp_path, 1, tensors(), fingerprint="f")
+    assert save(tmp_path, 1, tensors(), History(), fingerprint="f")
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            saved = save(tmp_path, 2, {"a": torch.zeros(10_000)}, fingerprint="f")
+            saved = save(tmp_path, 2, {"a": torch.zeros(10_000)}, History(), fingerprint="f")
         os._exit(0 if not saved and "File too large" in str(caught[0].message) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert latest(tmp_path, fingerprint="f")[0] == 1

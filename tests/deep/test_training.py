@@ -34,6 +34,7 @@ from tailproof.errors import (
     TailproofError,
     require_module,
 )
+from tailproof.files import from_parts, to_parts
 
 #: What these tests train has no time to converge, and need not.
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
@@ -350,7 +351,8 @@ def test_rewards_of_zero_are_no_divergence(task, log):
 
 def test_histories_join_and_survive_arrays():
     history = History().with_row(1, {"a": np.ones(2)}).with_row(3, {"a": np.zeros(2), "b": 4.0})
-    again = History.from_arrays(history.arrays())
+    arrays = {}
+    again = from_parts(to_parts(history, arrays), arrays)
     assert again["a"].steps.tolist() == [1, 3]
     assert again["b"].values.tolist() == [[4.0]]
     assert "x: a" in History().joined(history, prefix="x: ")

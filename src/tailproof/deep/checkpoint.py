@@ -13,11 +13,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tailproof.checkpoint import CheckpointWarning
-from tailproof.errors import StorageError, TailproofError
-from tailproof.files import SavedFileError, read_file, write_file
+from tailproof.checkpoint import CheckpointWarning, write_progress
+from tailproof.deep.history import History
+from tailproof.errors import TailproofError
+from tailproof.files import SavedFileError, read_value
 
-_KIND, _VERSION = "checkpoint", 2
+_KIND, _VERSION = "checkpoint", 3
 _KEPT = 2
 
 
@@ -25,32 +26,23 @@ class CheckpointError(TailproofError):
     """A checkpoint cannot be used."""
 
 
-def save(folder: Path, step: int, tensors: Mapping[str, Tensor], *, fingerprint: str) -> bool:
+def save(
+    folder: Path, step: int, tensors: Mapping[str, Tensor], history: History, *, fingerprint: str
+) -> bool:
     """Write a checkpoint, delete all but the last two, and return whether it succeeded.
 
     A full disk or a lost mount causes a warning: the previous checkpoint stays, training continues.
     """
-    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
-    header = {"step": step, "fingerprint": fingerprint}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_file(folder / f"step-{step:010d}", _KIND, _VERSION, header, arrays)
-    except (OSError, StorageError) as error:
-        warnings.warn(
-            f"The checkpoint at step {step} could not be written to {folder}: {error}. Training "
-            f"continues and will try again; the previous checkpoint, if any, is unchanged. Free some "
-            f"space or choose another folder.",
-            CheckpointWarning,
-            stacklevel=2,
-        )
+    state = (fingerprint, step, tensors, history)
+    if not write_progress(folder / f"step-{step:010d}", _KIND, _VERSION, state):
         return False
     for old in _newest_first(folder)[_KEPT:]:
         old.unlink(missing_ok=True)
     return True
 
 
-def latest(folder: Path, *, fingerprint: str) -> tuple[int, dict[str, Tensor]] | None:
-    """Return step and tensors of the newest valid checkpoint, or None if there is none.
+def latest(folder: Path, *, fingerprint: str) -> tuple[int, Mapping[str, Tensor], History] | None:
+    """Return step, tensors and history of the newest valid checkpoint, or None if there is none.
 
     A damaged checkpoint is skipped with a warning. If all are damaged, or belong to other settings,
     an error is raised.
@@ -58,16 +50,16 @@ def latest(folder: Path, *, fingerprint: str) -> tuple[int, dict[str, Tensor]] |
     paths = _newest_first(folder)
     for path in paths:
         try:
-            header, arrays = read_file(path, _KIND, _VERSION)
+            mark, step, tensors, history = read_value(path, _KIND, _VERSION)
         except SavedFileError as error:
             warnings.warn(f"A checkpoint was skipped. {error}", CheckpointWarning, stacklevel=2)
             continue
-        if header.get("fingerprint") != fingerprint:
+        if mark != fingerprint:
             raise CheckpointError(
                 f"The checkpoint {path} was written with other data, settings or seed. Use another "
                 f"folder for this run, or delete this one."
             )
-        return int(header["step"]), {name: torch.from_numpy(a) for name, a in arrays.items()}
+        return int(step), tensors, history
     if paths:
         raise CheckpointError(
             f"None of the {len(paths)} checkpoints in {folder} can be read. Delete the folder to "

@@ -252,26 +252,6 @@ class History:
         renamed = {prefix + name: series for name, series in other.series.items()}
         return History({**self.series, **renamed})
 
-    def arrays(self) -> dict[str, AnyArray]:
-        """Return the series as named arrays, for a checkpoint."""
-        named: dict[str, AnyArray] = {}
-        for name, series in self.series.items():
-            named[f"{name}/steps"] = series.steps.astype(np.int64)
-            named[f"{name}/values"] = series.values
-        return named
-
-    @classmethod
-    def from_arrays(cls, named: Mapping[str, AnyArray]) -> History:
-        """Return the history of `arrays`."""
-        names = [key.removesuffix("/steps") for key in named if key.endswith("/steps")]
-        kinds = ("steps", "values")
-        return cls(
-            {
-                name: Series(*(np.asarray(named[f"{name}/{kind}"]) for kind in kinds))
-                for name in names
-            }
-        )
-
     def to_csv(self, path: str | Path) -> None:
         """Write one row per measurement: step, quantity, member, value."""
         with Path(path).open("w", encoding="utf-8", newline="") as file:

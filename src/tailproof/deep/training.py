@@ -156,8 +156,7 @@ def train(
             settled = bool(measured) and stop is not None and stop.reached(history)
             saves = done % run.checkpoint_every == 0 or done == steps or settled
             if folder is not None and saves:
-                state = {**learner.tensors(), **_named(history)}
-                checkpoint.save(folder, done, state, fingerprint=fingerprint)
+                checkpoint.save(folder, done, learner.tensors(), history, fingerprint=fingerprint)
             if done % _SHOWN == 0 or done == steps:
                 advance(done - max(start, (done - 1) // _SHOWN * _SHOWN))
             if settled:
@@ -205,24 +204,15 @@ def _played(learner: Learner, run: Run, done: int, steps: int) -> Measurements:
     return measured
 
 
-_HISTORY = "history/"  # prefix of the history's tensors in a checkpoint
-
-
-def _named(history: History) -> dict[str, Tensor]:
-    return {_HISTORY + name: torch.as_tensor(each) for name, each in history.arrays().items()}
-
-
 def _resume(learner: Learner, folder: Path, fingerprint: str) -> tuple[History, int]:
     newest = checkpoint.latest(folder, fingerprint=fingerprint)
     if newest is None:
         return History(), 0
-    step, saved = newest
+    step, saved, history = newest
     for name, tensor in learner.tensors().items():
-        tensor.copy_(saved.pop(name))
+        tensor.copy_(saved[name])
     learner.mark(learner.alive)
-    return History.from_arrays(
-        {name.removeprefix(_HISTORY): tensor.numpy() for name, tensor in saved.items()}
-    ), step
+    return history, step
 
 
 @contextmanager
