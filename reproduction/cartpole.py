@@ -256,6 +256,7 @@ class Learners:
         with unheard():
             try:
                 learned = learn(self.profile, method=chosen, gamma=GAMMA, seed=seed)
+                assert isinstance(learned.policy, GreedyPolicy)
                 policy, bad, history = learned.policy, len(learned.bad_folds), learned.history
             except FoldError:
                 policy, bad, history = self._unchecked(chosen, seed)

@@ -17,13 +17,19 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
 
 from tailproof.arrays import AnyArray
 from tailproof.errors import MethodError, StorageError, TailproofError, require_module
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+    Frame: TypeAlias = pandas.DataFrame | pyarrow.Table
 
 
 @contextmanager
@@ -479,7 +485,7 @@ def scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def as_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+def as_frame(rows: Sequence[Mapping[str, Any]]) -> Frame:
     """Return rows as a pandas frame, or as a pyarrow table where pandas is not installed.
 
     >>> as_frame([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]).shape
@@ -490,5 +496,7 @@ def as_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
     except ImportError:
         import pyarrow
 
-        return pyarrow.Table.from_pylist([dict(row) for row in rows])
-    return pandas.DataFrame(list(rows))
+        table: Frame = pyarrow.Table.from_pylist([dict(row) for row in rows])
+        return table
+    frame: Frame = pandas.DataFrame(list(rows))
+    return frame

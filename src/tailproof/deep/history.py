@@ -23,9 +23,9 @@ from tailproof.files import as_frame
 from tailproof.log.log import Log
 
 if TYPE_CHECKING:
-    import pandas
-    import pyarrow
     from matplotlib.axes import Axes
+
+    from tailproof.files import Frame
 
 
 @dataclass(frozen=True)
@@ -221,10 +221,9 @@ class History:
             )
         return np.asarray(self[name].values[-rows:].mean(axis=0))
 
-    def to_frame(self) -> pandas.DataFrame | pyarrow.Table:
+    def to_frame(self) -> Frame:
         """Return a frame of step, quantity, member and value: pandas, or pyarrow without it."""
-        frame: pandas.DataFrame | pyarrow.Table = as_frame([each._asdict() for each in self])
-        return frame
+        return as_frame([each._asdict() for each in self])
 
     def plot(self, *quantities: str, ax: Axes | None = None) -> Axes | AnyArray:
         """Plot quantities over steps, by default all: one panel each, one line per member.

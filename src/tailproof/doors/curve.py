@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tailproof.doors.learned import Learned
+    from tailproof.files import Frame
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
@@ -80,7 +81,7 @@ class TargetingCurve:
             ],
         }
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> Frame:
         """Return one row per share: a pandas frame, or a pyarrow table where pandas is missing."""
         rows = []
         for each in self.points:

@@ -80,6 +80,7 @@ from tailproof.rules import RULES
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from tailproof.files import Frame
     from tailproof.report.blocks import Answer
 
 
@@ -737,7 +738,7 @@ class Influence:
         """Return plain numbers, lists and strings, ready for JSON."""
         return dict(plain(self))
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> Frame:
         """Return one row per episode: a pandas frame, or a pyarrow table where pandas is missing."""
         return as_frame([plain(each) for each in self.episodes])
 
@@ -1110,7 +1111,7 @@ class Diagnosis(Answered):
         converted["k_path"] |= {"drift": plain(self.k_path.drift), "drifts": self.k_path.drifts}
         return converted
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> Frame:
         """Return one row per measured quantity: a pandas frame, or a pyarrow table without pandas.
 
         Columns: the subject, the quantity, its value and its interval if there is one.

@@ -387,6 +387,7 @@ def judged_constant(
     trials = []
     for name, method in constants:
         learned = teach(whole, method)
+        assert isinstance(learned.policy, CriticPolicy)
         untaught = replace(learned.policy, taught=None)  # no row has taught it anything
         learned = replace(learned, policy=untaught, taught=None)
         trials.append(Trial(name, learned, strict.ask(learned.policy)))

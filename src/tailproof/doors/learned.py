@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -38,7 +38,7 @@ from tailproof.learners.rules import Rule, columns_by_name, is_rule, rule_of
 from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.methods.method import Method
-from tailproof.policies.forms import Always, EpsilonGreedy
+from tailproof.policies.forms import Always, EpsilonGreedy, LinearPolicy, action_probabilities
 from tailproof.profile.profile import LogProfile
 from tailproof.robust.aggregates import Aggregate
 from tailproof.robust.intervals import Bound
@@ -46,11 +46,13 @@ from tailproof.robust.intervals import Bound
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from tailproof.deep.critics import NeuralPolicy
+    from tailproof.deep.history import History
     from tailproof.doors.curve import TargetingCurve
     from tailproof.doors.readable import JudgedRule
     from tailproof.io.encoder import Encoder
     from tailproof.report.blocks import Answer
-    from tailproof.worlds.environments import Score
+    from tailproof.worlds.environments import EnvironmentSource, Score
 
 
 _LEAST = 0.05  # smallest share of the rows for an action to be evaluated
@@ -147,9 +149,9 @@ class Learned(Answered):
         Rows and episodes of the whole log; None if it was loaded.
     """
 
-    policy: Any
+    policy: CriticPolicy | LinearPolicy | NeuralPolicy
     critic: Ensemble
-    history: Any = field(repr=False)
+    history: FloatArray | History = field(repr=False)
     bad_folds: tuple[int, ...]
     method: Method
     gamma: float
@@ -161,7 +163,7 @@ class Learned(Answered):
     encoder: Encoder | None = field(default=None, repr=False)
     held_out: Log | None = field(default=None, repr=False, metadata=NOT_SAVED)
     task: Task | None = field(default=None, repr=False, metadata=NOT_SAVED)
-    policy_history: Any = field(default=None, repr=False)
+    policy_history: History | None = field(default=None, repr=False)
     reasons: tuple[str, ...] = ()
     judged: Judgement | None = None
     improves: bool | None = None
@@ -247,9 +249,7 @@ class Learned(Answered):
         except LevelError as error:
             return HeldOut(estimate, None, str(error))
 
-    def score(
-        self, environment: str | Callable[[], Any], *, episodes: int = 20, seed: int = 0
-    ) -> Score:
+    def score(self, environment: EnvironmentSource, *, episodes: int = 20, seed: int = 0) -> Score:
         """Play the policy in an environment, and return its mean return with a standard error.
 
         Parameters
@@ -421,10 +421,7 @@ class Learned(Answered):
     def _chances(self, table: Any) -> FloatArray:
         """Return π(a|s) of each row of a table, (n, A)."""
         n = require_discrete(self.action_space).n
-        states = self._own_encoder.states(table)
-        if isinstance(self.policy, GreedyPolicy):
-            return np.asarray(np.eye(n)[self.policy(states)])
-        return np.asarray(self.policy.probabilities(states))
+        return action_probabilities(self.policy, self._own_encoder.states(table), n)
 
     def epsilon_greedy(self, epsilon: float) -> EpsilonGreedy:
         """Return the policy with uniform exploration: with probability ε a uniformly random action."""

@@ -25,6 +25,7 @@ from tailproof.robust.segments import joint_level
 
 if TYPE_CHECKING:
     from tailproof.doors.learned import Learned
+    from tailproof.files import Frame
 
 _MOST = 20_000  # rows that a closest tree is fitted to
 _SMALLEST = 0.01  # share of the rows in its smallest leaf
@@ -120,7 +121,7 @@ class JudgedRule:
             "leaves": [each.to_dict() for each in self.leaves],
         }
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> Frame:
         """Return one row per leaf: a pandas frame, or a pyarrow table where pandas is missing."""
         rows = []
         for each in self.leaves:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.critics.greedy import CriticPolicy, GreedyPolicy
+from tailproof.critics.greedy import GreedyPolicy
 from tailproof.critics.trees import Fixed, StateCritics, StateTree
 from tailproof.errors import PolicyError
 from tailproof.log.log import MISSING, OTHER
@@ -242,7 +242,7 @@ def columns_by_name(state_names: Sequence[str], space: ActionSpace) -> Encoder:
     )
 
 
-def rule_of(policy: CriticPolicy, encoder: Encoder) -> Rule:
+def rule_of(policy: object, encoder: Encoder) -> Rule:
     """Return the rule of a greedy policy over one small tree or a constant; raise if it is another.
 
     Parameters
@@ -253,7 +253,7 @@ def rule_of(policy: CriticPolicy, encoder: Encoder) -> Rule:
         That of the log it was learned from, ``log.encoder``.
     """
     member = _rule_member(policy)
-    if member is None:
+    if member is None or not isinstance(policy, GreedyPolicy):
         raise PolicyError(
             f"{policy!r} is no small tree or constant, which a rule can be written of. Take "
             f"learned.readable(), learn with readable=True, or with method='policy-tree'."

@@ -430,12 +430,13 @@ def plot_learned(learned: Learned, *, ax: Axes | None) -> Axes:
     """Draw the policy's value on held-out episodes, or else its training history."""
     found = learned.judged
     if found is None:
-        if getattr(learned.history, "quantities", ()):
-            drawn: Axes = learned.history.plot(learned.history.quantities[0], ax=ax)
-            return drawn
-        if np.size(learned.history):
+        history = learned.history
+        if not isinstance(history, np.ndarray) and history.quantities:
+            first = history.quantities[0]
+            return plot_series(history[first], first, ax=ax)
+        if isinstance(history, np.ndarray) and history.size:
             axes = shown_axes(ax)
-            axes.plot(np.arange(1, len(learned.history) + 1), learned.history, linewidth=1)
+            axes.plot(np.arange(1, len(history) + 1), history, linewidth=1)
             name_axes(axes, x="iteration", y="distance that a member moved")
             return axes
         raise TailproofError(

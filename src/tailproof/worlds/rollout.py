@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -17,13 +17,16 @@ from tailproof.policies.forms import Policy, bound, is_deterministic
 from tailproof.progress import progress_bar
 
 if TYPE_CHECKING:
+    import gymnasium
+    from gymnasium.vector import VectorEnv
+
     from tailproof.worlds import World
 
 Seed = int | np.random.SeedSequence | np.random.Generator
 
 
 def rollout(
-    world: World | Any,
+    world: World | gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any],
     policy: Policy,
     *,
     episodes: int,
@@ -66,7 +69,8 @@ def rollout(
         if number < 1:
             raise TailproofError(f"{name} must be at least 1. Got {number!r} instead.")
     if hasattr(world, "start") and hasattr(world, "step"):
-        return _world_log(world, policy, episodes, steps or world.horizon, seed, progress)
+        simulated = cast("World", world)
+        return _world_log(simulated, policy, episodes, steps or simulated.horizon, seed, progress)
     if hasattr(world, "reset") and hasattr(world, "step"):
         return _environment_log(world, policy, episodes, steps, seed, progress)
     raise TailproofError(
