@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 #: Number of blocks of whole groups that folds consist of; the fold numbers of a K-path divide it.
 BLOCKS = 60
-_DEALINGS = 10
+_MOST_ORDERS = 10
 _OPERATIONS = 2e9  # about a second of solving
 
 
@@ -159,8 +159,8 @@ class Reference(ABC):
 
     def _merge(self, folds: int, order: IntArray | None = None) -> Statistics:
         """Return the statistics of K folds; fold k has every K-th block in the given order."""
-        dealt = np.arange(len(self.stats.count)) if order is None else order
-        every = [dealt[k::folds] for k in range(folds)]
+        blocks = np.arange(len(self.stats.count)) if order is None else order
+        every = [blocks[k::folds] for k in range(folds)]
         stacked = (
             np.stack([a[own].sum(axis=0) for own in every]) for a in vars(self.stats).values()
         )
@@ -189,7 +189,7 @@ class MeanReference(Reference):
         cls, log: Log, name: str, terms: FloatArray, seed: int, weights: FloatArray | None = None
     ) -> MeanReference:
         """Return the mean of these terms, one per episode."""
-        blocks = _deal(log, seed)
+        blocks = _block_of_episode(log, seed)
         return cls(
             log=log,
             name=name,
@@ -253,10 +253,10 @@ class LinearReference(Reference):
         log = self.log
         rows = np.array([float(log.n_transitions)])
         own = np.add.reduceat(self.weights * self.residuals, log.starts[:-1]) / rows
-        spared = self.ridge.penalty(rows) - self.ridge.penalty(rows - log.lengths)
+        less_ridge = self.ridge.penalty(rows) - self.ridge.penalty(rows - log.lengths)
         values = [self.start_features(some) @ self.theta for some in _chunks(log.n_episodes)]
         moved = (np.concatenate(values) - self.value) / max(log.n_episodes - 1, 1)
-        return np.asarray(own - spared * float(self.direction @ self.theta) + moved)
+        return np.asarray(own - less_ridge * float(self.direction @ self.theta) + moved)
 
     def target_features(self, rows: RowIndex) -> FloatArray:
         """Return Σ_a π(a|s') φ(s', a) at the next states of these rows, (m, d)."""
@@ -285,7 +285,7 @@ def linear_reference(
     features = getattr(base, "features", None) or default_features(log)
     task = Task(log, gamma, acts, log.first_states, seed=seed, initial_rows=log.first_rows)
     task = task.with_next_actions()
-    blocks = _deal(log, seed)
+    blocks = _block_of_episode(log, seed)
     members = np.arange(blocks.max() + 1)[:, None]
     design = Design(task, features, Folds((blocks == members).astype(np.int8)))
     ridge: Any = getattr(base, "ridge", 1e-6)
@@ -394,15 +394,15 @@ def resolve(
     return 1.0 if gamma is None else float(gamma), chosen
 
 
-def dealings(estimate: Reference, folds: int, seed: int) -> list[IntArray]:
+def block_orders(estimate: Reference, folds: int, seed: int) -> list[IntArray]:
     """Return random orders of the blocks: ten, or fewer if folds are slow to solve."""
     cost = folds * len(estimate.theta) ** 3
-    count = int(np.clip(_OPERATIONS / cost, 1, _DEALINGS))
+    count = int(np.clip(_OPERATIONS / cost, 1, _MOST_ORDERS))
     rng = np.random.default_rng(seed)
     return [rng.permutation(min(BLOCKS, estimate.log.n_groups)) for _ in range(count)]
 
 
-def _deal(log: Log, seed: int) -> IntArray:
+def _block_of_episode(log: Log, seed: int) -> IntArray:
     """Return the random block of each episode, (E,); groups stay whole."""
     groups = log.n_groups
     block_of_group = np.empty(groups, dtype=np.intp)
@@ -641,13 +641,15 @@ class KPath:
 def fold_path(estimate: Reference, seed: int) -> KPath:
     """Return the median of K folds against K, averaged over several random partitions."""
     folds = [k for k in _FOLDS if k == 1 or 2 * k <= estimate.log.n_groups]
-    orders = dealings(estimate, sum(folds), seed)
+    orders = block_orders(estimate, sum(folds), seed)
     values, errors = [], []
     for k in folds:
-        dealt = np.stack([estimate.fold_values(k, order=order) for order in orders])
-        values.append(float(np.nanmean(np.nanmedian(dealt, axis=1))))
+        by_order = np.stack([estimate.fold_values(k, order=order) for order in orders])
+        values.append(float(np.nanmean(np.nanmedian(by_order, axis=1))))
         # π/2 is the variance of a Gaussian sample's median over that of its mean.
-        error = math.sqrt(math.pi / 2 / k) * mad(dealt[np.isfinite(dealt)]) if k > 1 else math.nan
+        error = (
+            math.sqrt(math.pi / 2 / k) * mad(by_order[np.isfinite(by_order)]) if k > 1 else math.nan
+        )
         errors.append(error)
     return KPath(
         folds=tuple(folds), values=tuple(values), errors=tuple(errors), dealings=len(orders)
@@ -781,9 +783,9 @@ def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0
         exact = estimate.value - estimate.without(candidates)
         chosen = candidates[_largest(np.abs(exact), top)]
     values = estimate.without(chosen)
-    orders = dealings(estimate, folds * max(len(chosen), 1), seed)
-    dealt = [estimate.fold_values(folds, order=order) for order in orders]
-    median = float(np.mean(np.nanmedian(dealt, axis=1)))
+    orders = block_orders(estimate, folds * max(len(chosen), 1), seed)
+    by_order = [estimate.fold_values(folds, order=order) for order in orders]
+    median = float(np.mean(np.nanmedian(by_order, axis=1)))
     left = [estimate.folds_without(chosen, folds=folds, order=order) for order in orders]
     medians = np.mean(np.nanmedian(left, axis=2), axis=0)
     group_effects = np.bincount(log.group_of_episode, effects).astype(float)
@@ -927,9 +929,9 @@ def decide(
         reasons.append(f"What limits the interval: {choice.limits}.")
     reasons += map(str, cautions)
     if overlap is not None:
-        found, wished = _about_overlap(log, overlap)
-        reasons += found
-        improvements += wished
+        problems, advice = _about_overlap(log, overlap)
+        reasons += problems
+        improvements += advice
     improvements += _about_size(log, shape, heaviest, influence)
     return Verdict(
         method="auto",
@@ -948,39 +950,39 @@ def decide(
 
 def _about_overlap(log: Log, overlap: Overlap) -> tuple[list[str], list[str]]:
     """Return problems of the weights, and how to solve them."""
-    weights, found, wished = overlap.weights, [], []
+    weights, problems, advice = overlap.weights, [], []
     if weights.effective < RULES.poor * weights.n:
-        found.append(
+        problems.append(
             f"The weights leave {weights.effective:,.0f} effective samples of {weights.n:,}; the "
             f"largest carries {weights.largest_share:.1%}."
         )
     if weights.pareto.k >= weights.reliable_k:
-        found.append(
+        problems.append(
             f"The largest weights have a Pareto shape of {weights.pareto.k:.2f}, where "
             f"{weights.reliable_k:.2f} is the limit for {weights.n:,} of them."
         )
     if overlap.leverage > _FAR:
-        found.append(
+        problems.append(
             f"The policy acts where the log has little data: its leverage is "
             f"{overlap.leverage:.3g} times that of the logged actions."
         )
     if overlap.unlogged > 0:
-        found.append(f"{overlap.unlogged:.1%} of the policy's actions were never logged.")
-    if found:
-        wished.append(
+        problems.append(f"{overlap.unlogged:.1%} of the policy's actions were never logged.")
+    if problems:
+        advice.append(
             "Log more of what the policy does, or judge a policy closer to the log: no interval "
             "covers what was never tried."
         )
     if overlap.mean_known and weights.mean_error > max(4 * weights.standard_error, 0.05):
-        found.append(
+        problems.append(
             f"The weights average {weights.mean:.3g} where they should average 1, by more than "
             f"chance explains."
         )
         if log.is_bandit and log.propensity is not None:
-            wished.append("Check the propensities.")
+            advice.append("Check the propensities.")
     if log.is_bandit and log.propensity is None:
-        wished.append("Log propensities: those that the answer now rests on are estimated.")
-    return found, wished
+        advice.append("Log propensities: those that the answer now rests on are estimated.")
+    return problems, advice
 
 
 def _neighbours(log: Log, influence: Influence) -> str:
@@ -1004,16 +1006,16 @@ def _about_size(
     log: Log, shape: RewardShape, heaviest: float | None, influence: Influence
 ) -> list[str]:
     """Return how more data, or group labels, would improve the estimate."""
-    wished = []
+    advice = []
     beside = _neighbours(log, influence)
     if shape.unit == "block" or beside:
-        wished.append(
+        advice.append(
             f"{beside}Name what episodes with shared events have in common (week, user, site) with "
             f"--group, or Log.with_groups in Python, so that they are kept together."
         )
     if log.n_groups < RULES.fewest:
         unit = "episodes" if log.group_ids is None else "groups"
-        wished.append(
+        advice.append(
             f"Intervals need {RULES.fewest} independent {unit} or more; the log has {log.n_groups}."
         )
     if shape.tails == "heavy" and heaviest is not None and 1 < heaviest < 2:
@@ -1022,11 +1024,11 @@ def _about_size(
         factor = 2.0 ** min(exponent, 60.0)
         if factor > _SLOW:
             times = f"{factor:,.0f}" if factor < 1e3 else "more than a thousand"
-            wished.append(
+            advice.append(
                 f"More data help the plain average little: half its error takes {times} times the "
                 f"log, where light tails take 4."
             )
-    return wished
+    return advice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1228,15 +1230,15 @@ def diagnose(
     """
     given = as_profile(log, columns, diagnose, beside=policy_columns([policy]))
     seed = seed_of(seed, random_state)
-    with _noted() as told:
+    with _collect_warnings() as sampling:
         profile = given.of(sample_to_budget(given.log, "The diagnosis", seed=seed))
     discount, chosen = resolve(profile.log, policy, gamma=gamma, method=method)
-    with _noted() as unforeseen:
+    with _collect_warnings() as horizon:
         warn_of_a_hidden_horizon(profile, discount)
-    for each in (*told, *unforeseen):
+    for each in (*sampling, *horizon):
         warnings.warn(each.message, stacklevel=2)
     diagnosis = _diagnosis(profile, policy, chosen, discount, seed, estimate)
-    said = dict.fromkeys(str(each.message) for each in (*told, *unforeseen))
+    said = dict.fromkeys(str(each.message) for each in (*sampling, *horizon))
     return replace(diagnosis, notes=tuple(dict.fromkeys((*said, *diagnosis.notes))))
 
 
@@ -1251,7 +1253,7 @@ def _diagnosis(
     log = profile.log
     features = getattr(None if chosen is None else chosen.base, "features", None)
     settings = {} if features is None else {"features": features}
-    with _noted() as found:
+    with _collect_warnings() as found:
         estimate, failed = _evaluated(profile, policy, estimate, settings, discount, seed)
         plain = reference(log, policy, gamma=discount, method=chosen, seed=seed)
         critic = plain if isinstance(plain, LinearReference) else None
@@ -1349,7 +1351,7 @@ def _evaluated(
 
 
 @contextmanager
-def _noted() -> Iterator[list[warnings.WarningMessage]]:
+def _collect_warnings() -> Iterator[list[warnings.WarningMessage]]:
     """Collect tailproof's warnings, which become notes of the diagnosis; pass on all others."""
     notes: list[warnings.WarningMessage] = []
     with warnings.catch_warnings(record=True) as caught:
