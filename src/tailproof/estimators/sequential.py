@@ -290,7 +290,10 @@ def _evaluate(
     mean, shape = own.mean, measured.shape
     plain = Target.of(task).with_columns(replace(columns, past=())) if columns.past else target
     walked = visits(plain, seed=task.seed)
-    blend = _checked(blend, target, plain, tamed)
+    other = plain
+    if features is None and profile.past is not None and not profile.past.certain:
+        other = Target.of(task).with_columns(replace(profile.past.columns, step=columns.step))
+    blend = _checked(blend, target, other, tamed)
     pull = min(2 * abs(blend.pull), own.spread.error)
     allowance = blend.allowance + pull + _unlike_cost(walked, rewards - measured.fit.residuals)
     possible = possible_values(log.rewards)
@@ -334,9 +337,13 @@ def _evaluate(
     return choice, blend
 
 
-def _checked(blend: Blend, target: Target, plain: Target, rewards: FloatArray) -> Blend:
-    """Return the blend with allowances for hidden state, and for weights that contradict it."""
-    allowance = blend.allowance + _unresolved(target, plain, blend, rewards)
+def _checked(blend: Blend, target: Target, other: Target, rewards: FloatArray) -> Blend:
+    """Return the blend with allowances for hidden state, and for weights that contradict it.
+
+    `other` is the target without summaries of the past, if critics see them, or with them, if it is
+    in doubt whether they should.
+    """
+    allowance = blend.allowance + _unresolved(target, other, blend, rewards)
     apart, error = _weighed(target, blend, rewards)
     if abs(apart) <= RULES.contradicts * error:
         return replace(blend, allowance=allowance)
@@ -347,18 +354,24 @@ def _checked(blend: Blend, target: Target, plain: Target, rewards: FloatArray) -
     )
 
 
-def _unresolved(target: Target, plain: Target, blend: Blend, rewards: FloatArray) -> float:
-    """Return what may be left of hidden state: half of what summaries of the past changed.
+def _unresolved(target: Target, other: Target, blend: Blend, rewards: FloatArray) -> float:
+    """Return what hidden state may change: how far summaries of the past move the first rung.
 
-    Without them the value is that of the first rung; the error of the difference is subtracted.
+    Half of it, if critics see them. The error of the difference is subtracted.
     """
-    groups = blend.rungs[0].system.groups
-    system = System(Map(basis_for(plain.log)), plain, groups)
-    rung = fit_rung("without the past", system, rewards) if plain.log is not target.log else None
-    if rung is None:
+    seen, told = (len(each.log.state_names) for each in (target, other))
+    if seen == told:
         return 0.0
-    error = jackknife_error(rung.left_out - blend.left_out)
-    return RULES.unresolved * max(abs(rung.value - blend.value) - error, 0.0)
+    groups = blend.rungs[0].system.groups
+    rungs = [
+        fit_rung("the past", System(Map(basis_for(each.log)), each, groups), rewards)
+        for each in (target, other)
+    ]
+    if rungs[0] is None or rungs[1] is None:
+        return 0.0
+    error = jackknife_error(rungs[0].left_out - rungs[1].left_out)
+    share = RULES.unresolved if seen > told else 1.0
+    return share * max(abs(rungs[0].value - rungs[1].value) - error, 0.0)
 
 
 def _weighed(target: Target, blend: Blend, rewards: FloatArray) -> tuple[float, float]:
@@ -369,7 +382,7 @@ def _weighed(target: Target, blend: Blend, rewards: FloatArray) -> tuple[float, 
     30 effective episodes, at most twenty.
     """
     log = target.log
-    if not log.has_propensity or not log.is_discrete or not target.starts_with_episodes:
+    if log.propensity is None or not log.is_discrete or not target.starts_with_episodes:
         return 0.0, 0.0
     residuals, lengths = blend.residuals(rewards), log.lengths
     ratio = target.agreement / log.propensity

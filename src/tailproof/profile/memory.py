@@ -51,11 +51,14 @@ class Memory:
         What they help to predict most clearly: rewards, extreme rewards, ends or states.
     surprise
         The covariance of what states and actions leave of it and of a summary, in standard errors.
+    certain
+        Whether it is beyond doubt. If not, critics do not see the summaries.
     """
 
     columns: CriticColumns
     of: str
     surprise: float
+    certain: bool = True
 
     def __str__(self) -> str:
         """Return the finding in one sentence."""
@@ -79,7 +82,7 @@ class Memory:
 
 
 def find_memory(log: Log, *, step: bool = False) -> Memory | None:
-    """Return what the history of episodes adds to the logged columns; None if nothing.
+    """Return what the history of episodes adds to the logged columns; None if nothing is in sight.
 
     If the logged state (`step`: with the step) tells all, then what states and actions leave of a
     target is uncorrelated with what they leave of any summary of the past (`CriticColumns`). Both are
@@ -97,17 +100,17 @@ def find_memory(log: Log, *, step: bool = False) -> Memory | None:
     if len(later) < (10 * _FEWEST if delayed else RULES.hidden_rows):
         return None
     base = CriticColumns(step=step).added_to(log) if step else log
-    asked = [(later, _EVERY)]
+    asked: list[tuple[IntArray, set[str]]] = [(later, _EVERY)]
     if delayed:  # the last rows hold all rewards
         asked = [(last, {"rewards"}), (later, {"states"})]
     with one_thread():
         for fit in _FITS:
             found = [_Left.of(log, base, _some(rows), wanted, fit) for rows, wanted in asked]
             most = max(each for left in found for each in left.surprises())
-            if most.ratio < 1:
+            if most.ratio < RULES.hidden_doubt:
                 return None
     columns = _choose(found)
-    return None if columns is None else Memory(columns, most.of, most.surprise)
+    return None if columns is None else Memory(columns, most.of, most.surprise, most.ratio >= 1)
 
 
 def comes_last(log: Log) -> bool:
@@ -127,7 +130,7 @@ def _some(rows: IntArray) -> IntArray:
 class _Trees(NamedTuple):
     """How finely trees are grown."""
 
-    count: int
+    trees: int
     smallest: int  # rows of a leaf
 
 
@@ -314,7 +317,7 @@ def _by_others(
         if not own.any() or taught.sum() < 2 * fit.smallest:
             continue
         trees = grown(
-            inputs[taught], grown_on[taught], trees=fit.count, smallest=fit.smallest, seed=k
+            inputs[taught], grown_on[taught], trees=fit.trees, smallest=fit.smallest, seed=k
         )
         leaves = trees.leaves(inputs[taught])
         average, back = averages(leaves, trees.nodes), predicts(leaves, trees.nodes)

@@ -78,7 +78,7 @@ class LogProfile:
         """Return the profile of some of the episodes, whose critics see the same columns."""
         found = self.of(log)
         if found is not self:
-            found.ends_by_the_clock, found.memory = self.ends_by_the_clock, self.memory
+            found.ends_by_the_clock, found.past = self.ends_by_the_clock, self.past
         return found
 
     @cached_property
@@ -97,9 +97,14 @@ class LogProfile:
         """A robust regression of the rewards on state and action, and the shape of its residuals."""
         return measure(self._with_squares)
 
-    @cached_property
+    @property
     def memory(self) -> Memory | None:
-        """What came earlier in an episode and tells more than the logged columns; None if nothing.
+        """What came earlier in an episode and tells more than the logged columns, beyond doubt."""
+        return self.past if self.past and self.past.certain else None
+
+    @cached_property
+    def past(self) -> Memory | None:
+        """What came earlier in an episode and may tell more than the logged columns; None if nothing.
 
         Extremes that neighbouring episodes share, such as a storm, are dependence, not memory.
         """
