@@ -38,7 +38,7 @@ model = train()
 """
 
 
-def orders(n=10_000, seed=0):
+def orders(n=5_000, seed=0):
     """Return a retailer's log: gaps, categories, dates, a heavy-tailed reward, a policy as a column."""
     rng = np.random.default_rng(seed)
     days = rng.integers(0, 90, n)

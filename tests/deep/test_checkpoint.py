@@ -213,10 +213,10 @@ from tailproof.deep import IQL, Run
 from tailproof.deep.fitting import fit_critics
 
 log = make_log()
-task = Task(log, 0.9, None, log.first_states)
+task = Task(log, 0.5, None, log.first_states)
 folds = Split(3).assign(log, np.random.default_rng(0))
-base = IQL(steps=300, policy_steps=1, hidden=(16, 16), batch=32,
-           run=Run(threads=1, log_every=20, checkpoint_every=5))
+base = IQL(steps=120, policy_steps=1, hidden=(16, 16), batch=32,
+           run=Run(threads=1, log_every=10, checkpoint_every=3))
 
 
 def train(folder=None):
