@@ -116,7 +116,7 @@ class HorizonWarning(TailproofWarning):
 
 
 class EngineWarning(TailproofWarning):
-    """An engine could not be used."""
+    """An engine could not be used, or another would take less time."""
 
 
 class ConvergenceWarning(TailproofWarning):

@@ -22,7 +22,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from tailproof.checkpoint import Progress
-from tailproof.errors import EngineError, StorageError, require_module
+from tailproof.errors import EngineError, EngineWarning, StorageError, require_module
 
 T = TypeVar("T")
 Kind = Literal["threads", "processes"]
@@ -326,6 +326,7 @@ class Ray(Engine):
     def _connect(self) -> Any:
         ray = require_module("ray", "'tailproof[ray]'", "engine='ray'", EngineError)
         if not ray.is_initialized():
+            began = time.monotonic()
             try:
                 ray.init(
                     address=self.address,
@@ -339,6 +340,15 @@ class Ray(Engine):
                     f"'ray start --head', or leave out the address for one of its own."
                 ) from error
             self._connected = True
+            if self.address is None:
+                warnings.warn(
+                    f"Ray was started on this machine alone, which took "
+                    f"{time.monotonic() - began:.0f} s: engine='local' has the same cores, starts at "
+                    f"once and shares the memory of the log. For more machines, give the address of "
+                    f"a cluster.",
+                    EngineWarning,
+                    stacklevel=4,
+                )
         return ray
 
 

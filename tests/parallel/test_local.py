@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+import types
+import warnings
 
 import joblib
 import numpy as np
@@ -14,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof import evaluate, method
-from tailproof.errors import EngineError, LogError, StorageError
+from tailproof.errors import EngineError, EngineWarning, LogError, StorageError
 from tailproof.noise import StudentT
-from tailproof.parallel import Local, as_engine, running
+from tailproof.parallel import Local, Ray, as_engine, running
 from tailproof.robust.means import AdaptiveHuber
 
 
@@ -236,3 +238,17 @@ def test_a_worker_keeps_what_it_cached_in_the_shared_value(processes):
         assert calls == list(range(1, len(calls) + 1))
     assert len(found) == 8
     assert cache.calls == 0
+
+
+@pytest.mark.parametrize("address", [None, "host:6379"])
+def test_a_cluster_on_this_machine_alone_says_what_its_start_took(monkeypatch, address):
+    started = []
+    fake = types.SimpleNamespace(
+        is_initialized=lambda: False, init=lambda **given: started.append(given["address"])
+    )
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        Ray(address=address)._connect()
+    assert started == [address]
+    assert [each.category for each in heard] == ([EngineWarning] if address is None else [])
