@@ -5,7 +5,8 @@
     python -m benchmarks.gains --table                the table of what was measured so far
 
 Every log draws anew from a population with a known gain. The default is asked without reports. Results
-go to `benchmarks/results/gains.json` cell by cell; a run that was stopped goes on with the next cell.
+go to `benchmarks/results/gains.json`, 25 logs of each cell at a time; a run that was stopped goes on,
+and one that asks for more logs adds them.
 The pooling's settings were chosen on the shop, Hillstrom, RAND, claims and LimeQO ("chosen"); the
 populations "held out" chose nothing.
 """
@@ -16,8 +17,10 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -28,6 +31,7 @@ from tailproof.profile.one_step import OneStepRows
 RESULTS = Path(__file__).parent / "results" / "gains.json"
 _T = 1.2816  # of a one-sided bound at 90 %
 WITHIN = 0.2
+_AT_ONCE = 25
 
 
 @dataclass(frozen=True)
@@ -85,23 +89,28 @@ def coin(
     rates: tuple[float, float],
     size: float = 1.0,
     sign: int = 1,
+    share: float = 0.5,
     held_out: bool = True,
 ) -> Cell:
-    """Return a coin's experiment: rates of events (control, offer), the offer's sizes × `size`."""
+    """Return an experiment: rates of events (control, offer), the offer's sizes × `size`.
+
+    `share` of the rows have the offer.
+    """
     values = np.array([rates[0] * mean, rates[1] * mean * size])
 
     def draw(rng: np.random.Generator, n: int) -> Draw:
-        a = rng.integers(2, size=n)
+        a = (rng.random(n) < share).astype(int)
         r = (
             sign
             * (rng.random(n) < np.array(rates)[a])
             * sizes(rng, n)
             * np.where(a == 1, size, 1.0)
         )
-        return Draw(np.zeros((n, 1)), a, r, np.full(n, 0.5), np.tile([0.0, 1.0], (n, 1)))
+        chance = np.where(a == 1, share, 1 - share)
+        return Draw(np.zeros((n, 1)), a, r, chance, np.tile([0.0, 1.0], (n, 1)))
 
-    logged = values.mean()
-    often = 2 * rates[1] / (rates[0] + rates[1])
+    logged = (1 - share) * values[0] + share * values[1]
+    often = rates[1] / ((1 - share) * rates[0] + share * rates[1])
     return Cell(
         name, held_out, sign * (values[1] - logged), draw, often, values[1] / logged / often
     )
@@ -129,10 +138,6 @@ def shop(size: float, *, effect: bool, late: bool) -> Cell:
 
 def made() -> Iterator[Cell]:
     """Yield the populations that are generated here."""
-    for size in (1.0, 0.8, 1.3):
-        for late in (True, False):
-            yield shop(size, effect=True, late=late)
-    yield shop(1.0, effect=False, late=True)
     for name, (sizes, mean) in SIZES.items():
         if name == "Pareto 1.7":
             continue
@@ -140,6 +145,19 @@ def made() -> Iterator[Cell]:
             yield coin(f"{name} ×{size}", sizes, mean, rates=(0.1, 0.14), size=size)
         yield coin(f"{name} as cost", sizes, mean, rates=(0.3, 0.24), sign=-1)
         yield coin(f"{name}, no effect", sizes, mean, rates=(0.12, 0.12))
+    for name in ("Weibull 0.4", "inverse gamma 1.8"):
+        for sign in (1, -1):
+            yield coin(
+                f"{name}{' as cost' * (sign < 0)}, pilot of 5 %, no effect",
+                *SIZES[name],
+                rates=(0.12, 0.12),
+                sign=sign,
+                share=0.05,
+            )
+    for size in (1.0, 0.8, 1.3):
+        for late in (True, False):
+            yield shop(size, effect=True, late=late)
+    yield shop(1.0, effect=False, late=True)
 
 
 def real(folder: Path) -> Iterator[Cell]:
@@ -230,12 +248,16 @@ def hints(latency: Any, k: int) -> Cell:
     return Cell(f"LimeQO hint {k}", False, float(latency.mean() - latency[:, k].mean()), draw)
 
 
-def measured(cell: Cell, n: int, logs: int) -> dict[str, Any]:
-    """Return the figures of one population at one size."""
-    errors, signs, passes = [], [], []
-    held: dict[str, list[bool]] = {}
-    for rep in range(logs):
-        drawn = cell.draw(np.random.default_rng([2031, rep, n]), n)
+def measured(cell: Cell, n: int, reps: range) -> dict[str, list[float]]:
+    """Return sums over the logs of one population at one size, and their number, by name."""
+    found: dict[str, Any] = {}
+
+    def add(name: str, values: Any) -> None:
+        counted = np.append(np.asarray(values, dtype=float), 1.0)
+        found[name] = found.get(name, 0.0) + counted
+
+    for rep in reps:
+        drawn = cell.draw(np.random.default_rng([2041, crc32(cell.name.encode()), rep, n]), n)
         rows = OneStepRows.of(one_step(drawn), rep)
         choice = evaluate_rows(rows, rows.in_order(drawn.policy))
         gain, path = choice.gain, choice.pooling
@@ -245,34 +267,27 @@ def measured(cell: Cell, n: int, logs: int) -> dict[str, Any]:
         row = w * (drawn.rewards - plain) - (drawn.rewards - drawn.rewards.mean())
         snips, error = plain - float(drawn.rewards.mean()), float(row.std()) / np.sqrt(n)
         labelled = gain if path is None else gain.sizes_within(WITHIN)
-        errors.append([gain.value - cell.gain, snips - cell.gain])
-        signs.append([np.sign(x) == np.sign(cell.gain) for x in (gain.value, snips)])
+        add("squared errors", [(x - cell.gain) ** 2 for x in (gain.value, snips)])
+        add("right sign", [np.sign(x) == np.sign(cell.gain) for x in (gain.value, snips)])
         bounds = [x.lower_bound(0.9).value for x in (gain, labelled)]
-        passes.append([bound > 0 for bound in (*bounds, snips - _T * error)])
-        intervals = {"default": (gain, cell.gain), "sizes within 20 %": (labelled, cell.gain)}
-        for name, (of, truth) in intervals.items():
-            found = of.interval(0.9)
-            held.setdefault(name, []).append(bool(found.low <= truth <= found.high))
+        add("passes", [bound > 0 for bound in (*bounds, snips - _T * error)])
+        intervals = {
+            "default": (gain.interval(0.9), cell.gain),
+            "sizes within 20 %": (labelled.interval(0.9), cell.gain),
+        }
         if gain.parts is not None and cell.often is not None and cell.size is not None:
             parts = gain.parts
-            for name, found, truth in (
-                ("how often", parts.often.relative_interval(), cell.often - 1),
-                ("how large", parts.size.relative_interval(), cell.size - 1),
-                ("tipping point", parts.tipping_interval(), 1 / cell.often - 1),
-            ):
-                held.setdefault(name, []).append(bool(found.low <= truth <= found.high))
-    rmse = np.sqrt((np.array(errors) ** 2).mean(axis=0))
-    return {
-        "held_out": cell.held_out,
-        "gain": cell.gain,
-        "logs": logs,
-        "rmse_over_snips": float(rmse[0] / rmse[1]),
-        "right_sign": np.mean(signs, axis=0).tolist(),
-        "passes": np.mean(passes, axis=0).tolist(),
-        "held": {name: float(np.mean(each)) for name, each in held.items()},
-    }
+            intervals |= {
+                "how often": (parts.often.relative_interval(), cell.often - 1),
+                "how large": (parts.size.relative_interval(), cell.size - 1),
+                "tipping point": (parts.tipping_interval(), 1 / cell.often - 1),
+            }
+        for name, (interval, truth) in intervals.items():
+            add(name, interval.low <= truth <= interval.high)
+    return {name: each.tolist() for name, each in found.items()}
 
 
+_RANKERS = ("default", "SNIPS", "DR", "conversion")
 RANKINGS = {
     "conversion tells": ((0.10, 0.11, 0.12, 0.15), (1.0, 1.0, 1.0, 1.0)),
     "more and smaller orders": ((0.10, 0.12, 0.14, 0.20), (1.0, 1.1, 1.0, 0.5)),
@@ -280,13 +295,13 @@ RANKINGS = {
 }
 
 
-def ranked(name: str, n: int, logs: int) -> dict[str, float]:
-    """Return how often each estimator puts the truly best of four actions first."""
+def ranked(name: str, n: int, reps: range) -> dict[str, list[float]]:
+    """Return in how many logs each estimator ranks the best of four actions first, and of how many."""
     rates, scale = map(np.array, RANKINGS[name])
     best = int(np.argmax(rates * scale))
-    first: dict[str, list[bool]] = {"default": [], "SNIPS": [], "DR": [], "conversion": []}
-    for rep in range(logs):
-        rng = np.random.default_rng([2032, rep, n])
+    first = dict.fromkeys(_RANKERS, 0)
+    for rep in reps:
+        rng = np.random.default_rng([2042, crc32(name.encode()), rep, n])
         a = rng.integers(4, size=n)
         sizes = 25 * (1 + rng.pareto(1.7, n)) * scale[a]
         r = (rng.random(n) < rates[a]) * sizes
@@ -302,58 +317,78 @@ def ranked(name: str, n: int, logs: int) -> dict[str, float]:
             "conversion": [(r[a == k] > 0).mean() for k in range(4)],
         }
         for who, values in by.items():
-            first[who].append(int(np.argmax(values)) == best)
-    return {who: float(np.mean(each)) for who, each in first.items()}
+            first[who] += int(np.argmax(values)) == best
+    return {who: [count, len(reps)] for who, count in first.items()}
 
 
-def run(cells: Iterator[Cell], sizes: tuple[int, ...], logs: int) -> None:
-    """Measure every cell that the file does not hold yet."""
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"cells": {}, "rankings": {}}
+def run(cells: list[Cell], sizes: tuple[int, ...], logs: int) -> None:
+    """Measure every cell, 25 logs of each at a time, that the file does not hold yet."""
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    cases: dict[str, Callable[[range], dict[str, list[float]]]] = {}
     for n in sizes:
-        for name in RANKINGS:
-            if (key := f"{name}, n={n}") not in found["rankings"]:
-                found["rankings"][key] = ranked(name, n, logs)
-                RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-    listed = list(cells)
-    for n in sizes:
-        for cell in listed:
-            if (key := f"{cell.name}, n={n}") not in found["cells"]:
-                found["cells"][key] = measured(cell, n, logs)
-                RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-                print(key, f"{found['cells'][key]['rmse_over_snips']:.2f}", flush=True)
+        cases |= {f"{name}, n={n}": partial(ranked, name, n) for name in RANKINGS}
+        cases |= {f"{cell.name}, n={n}": partial(measured, cell, n) for cell in cells}
+    known = {cell.name: (cell.held_out, cell.gain) for cell in cells}
+    for first in range(0, logs, _AT_ONCE):
+        for key, measure in cases.items():
+            kept = found.setdefault(key, {"logs": 0})
+            if kept["logs"] > first:
+                continue
+            held_out, gain = known.get(key.rsplit(", n=", 1)[0], (None, None))
+            more = measure(range(first, min(first + _AT_ONCE, logs)))
+            sums = {
+                name: np.add(kept.get(name, np.zeros(len(each))), each).tolist()
+                for name, each in more.items()
+            }
+            kept |= {"held_out": held_out, "gain": gain, **sums}
+            kept["logs"] = min(first + _AT_ONCE, logs)
+            RESULTS.write_text(json.dumps(found, indent=None).replace("}, ", "},\n") + "\n")
+
+
+def shares(of: dict[str, Any], name: str) -> Any:
+    """Return the means of what was summed under a name."""
+    *sums, count = of[name]
+    return np.array(sums) / count
 
 
 def show() -> None:
     """Print the figures by group, and each cell's ratio of errors."""
     found = json.loads(RESULTS.read_text())
     for held_out in (False, True):
-        cells = {k: v for k, v in found["cells"].items() if v["held_out"] == held_out}
+        cells = {k: v for k, v in found.items() if v["held_out"] is held_out}
         if not cells:
             continue
-        ratio = np.array([v["rmse_over_snips"] for v in cells.values()])
-        effects = [v for v in cells.values() if v["gain"] > 0]
-        nulls = [v["passes"] for v in cells.values() if v["gain"] == 0]
-        print(f"{'held out' if held_out else 'chosen'}: {len(cells)} cells")
-        worst = max(cells, key=lambda key: cells[key]["rmse_over_snips"])
-        mean = np.exp(np.log(ratio).mean())
-        print(f"  RMSE over SNIPS's: {mean:.2f}, worst {ratio.max():.2f} ({worst})")
-        signs = np.mean([v["right_sign"] for v in cells.values() if v["gain"] != 0], axis=0)
+        squared = {k: shares(v, "squared errors") for k, v in cells.items()}
+        ratio = {k: float(np.sqrt(own / plain)) for k, (own, plain) in squared.items()}
+        logs = [v["logs"] for v in cells.values()]
+        print(f"{'held out' if held_out else 'chosen'}: {len(cells)} cells of {min(logs)}+ logs")
+        worst = max(ratio, key=lambda key: ratio[key])
+        mean = np.exp(np.log(list(ratio.values())).mean())
+        print(f"  RMSE over SNIPS's: {mean:.2f}, worst {ratio[worst]:.2f} ({worst})")
+        effect = [v for v in cells.values() if v["gain"] != 0]
+        signs = np.mean([shares(v, "right sign") for v in effect], axis=0)
         print(f"  right sign: default {signs[0]:.0%}, SNIPS {signs[1]:.0%}")
-        for what, values in (("true gains", [v["passes"] for v in effects]), ("nulls", nulls)):
-            if values:
-                mean, most = np.mean(values, axis=0), np.max(values, axis=0)
+        for what, some in (
+            ("true gains", [v for v in effect if v["gain"] > 0]),
+            ("nulls", [v for v in cells.values() if v["gain"] == 0]),
+        ):
+            if some:
+                passes = [shares(v, "passes") for v in some]
+                mean, most = np.mean(passes, axis=0), np.max(passes, axis=0)
                 print(
                     f"  {what} that pass: default {mean[0]:.0%} (most {most[0]:.0%}), labelled "
                     f"{mean[1]:.0%} ({most[1]:.0%}), SNIPS with t {mean[2]:.0%} ({most[2]:.0%})"
                 )
         for name in ("default", "sizes within 20 %", "how often", "how large", "tipping point"):
-            held = {k: v["held"][name] for k, v in cells.items() if name in v["held"]}
+            held = {k: float(shares(v, name)[0]) for k, v in cells.items() if name in v}
             if held:
                 least = min(held, key=lambda key: held[key])
                 mean = np.mean(list(held.values()))
                 print(f"  {name} holds {mean:.0%}, least {held[least]:.0%} ({least})")
-    for key, first in found["rankings"].items():
-        print(key, {who: f"{share:.0%}" for who, share in first.items()})
+    for key, first in found.items():
+        if first["held_out"] is None:
+            said = {who: f"{shares(first, who)[0]:.0%}" for who in _RANKERS}
+            print(key, f"({first['logs']} logs)", said)
 
 
 def main() -> None:
@@ -366,7 +401,7 @@ def main() -> None:
     given = parser.parse_args()
     if not given.table:
         cells = [*(real(given.data) if given.data else ()), *made()]
-        run(iter(cells), tuple(given.rows), given.logs)
+        run(cells, tuple(given.rows), given.logs)
     show()
 
 

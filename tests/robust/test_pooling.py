@@ -114,7 +114,7 @@ def test_without_a_tail_there_is_nothing_to_gain():
 
 def test_expected_sizes_that_are_equal_change_nothing():
     spend, scores, _ = shop(7)
-    alike = pooled_path(spend, scores, sizes=np.full(len(spend), 3.0))
+    alike = pooled_path(spend, scores, sizes=lambda excess: np.full(len(excess), 3.0))
     assert_allclose(alike.gains, pooled_path(spend, scores).gains)
 
 
@@ -128,7 +128,7 @@ def test_expected_sizes_take_out_what_the_state_explains():
     spend = (rng.random(n) < chance) * sizes * rng.exponential(1, n)
     policy = snips(np.where(large, 1.6, 0.4))
     truth = (1.6 - 1) / 2 * 0.3 * 10 + (0.4 - 1) / 2 * 0.1
-    plainly, relative = pooled_path(spend, policy), pooled_path(spend, policy, sizes=sizes)
+    plainly, relative = (pooled_path(spend, policy, sizes=by) for by in (None, lambda _: sizes))
     assert abs(relative.gains[0] - truth) < 0.1 < abs(plainly.gains[0] - truth)
 
 
@@ -179,10 +179,30 @@ def test_few_events_are_not_pooled():
 
 
 def test_shares_prefer_what_has_less_risk():
-    shares = risk_shares(np.array([1.0, 1.0]), np.diag([0.1, 1.0]))
-    assert_allclose(shares, [10 / 11, 1 / 11])
-    biased = risk_shares(np.array([9.0, 1.0]), np.diag([0.1, 1.0]))
-    assert biased[0] < 0.02
+    covariance, alike = np.diag([0.1, 1.0]), np.zeros(2)
+    shares = risk_shares(np.array([1.0, 1.0]), covariance, alike)
+    assert_allclose(shares, [100 / 101, 1 / 101])
+    assert risk_shares(np.array([9.0, 1.0]), covariance, alike)[0] < 0.001
+    doubted = risk_shares(np.array([1.0, 1.0]), covariance, np.array([1.0, 0.0]))
+    assert 0.5 < doubted[0] < shares[0]  # sizes may differ, and the log is too small to show it
+    unlike = risk_shares(np.array([1.0, 1.0]), covariance, np.array([100.0, 0.0]))
+    assert unlike[0] < 0.5
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_pilot_without_an_extreme_is_not_sure_that_there_are_none(sign):
+    """None of the pilot's 60 rows is extreme: the error is that of such weights on all rows."""
+    rng = np.random.default_rng(16)
+    rewards = sign * np.where(rng.random(3_000) < 0.1, 1.0, 0.0)
+    rewards[60:90] *= 1_000
+    weights = np.where(np.arange(3_000) < 60, 50.0, 0.0)
+    path = pooled_path(rewards, snips(weights), weights=weights)
+    unaware = pooled_path(rewards, snips(weights))
+    assert path.errors[-1] > 5 * unaware.errors[-1]
+    assert path.errors[-1] == pytest.approx(
+        np.sqrt(((weights - 1) ** 2).mean() * rewards.var() / 3_000)
+    )
+    assert path.gains[-1] == unaware.gains[-1]
 
 
 def test_thresholds_of_both_sides_end_without_pooling():

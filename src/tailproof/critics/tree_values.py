@@ -18,6 +18,7 @@ import numpy as np
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.critics.behaviour import fit_behaviour
 from tailproof.critics.rewards import Rewards, with_rewards
+from tailproof.critics.ridge import sizes_by_state
 from tailproof.critics.task import Task
 from tailproof.critics.trees import (
     TreeArrays,
@@ -32,6 +33,7 @@ from tailproof.critics.trees import (
 from tailproof.features import Standardise
 from tailproof.robust.pooling import pooled_over_actions
 
+_PARTS = 5  # in which sizes are predicted
 _TREES = 20
 _ADVANTAGE_TREES = 30
 _ROUNDS = 2  # the first trees fit rewards and state changes, the second the fitted values
@@ -76,8 +78,13 @@ class LearningTask(Task):
         """Rewards with sizes pooled over actions, (n,), and the reward at which that begins, or ∞."""
         if not (self.log.is_bandit and self.log.is_discrete):
             return self.log.rewards, np.inf
+        data = self.log
+        part = np.random.default_rng([self.seed, 13]).permutation(data.n_groups) % _PARTS
+        sizes = sizes_by_state(
+            Standardise.fit(data.states, tame=True)(data.states), part[data.group_of_episode]
+        )
         return pooled_over_actions(
-            self.log.rewards, self.log.actions, propensity=self.log.propensity
+            data.rewards, data.actions, propensity=data.propensity, sizes=sizes
         )
 
     @cached_property

@@ -16,7 +16,7 @@ from tailproof.profile.one_step import TREE_ROWS, OneStepRows, Outcome
 from tailproof.profile.shape import RewardShape
 from tailproof.robust.gains import Scored
 from tailproof.robust.parts import Occurrences
-from tailproof.robust.pooling import FEWEST_EVENTS, PooledPath, Scores
+from tailproof.robust.pooling import FEWEST_EVENTS, PooledPath, PoolingLevels, Scores
 from tailproof.robust.sensitivity import GAMMAS, HiddenReasons, least_favourable_scores
 from tailproof.robust.spreads import Spread, centred, hall_spread
 from tailproof.rules import RULES
@@ -123,12 +123,7 @@ def evaluate_rows(
     logged = rows.logged_scores(policy_is_rare=rare)
     paths = None
     if robust is None:
-        paths = Paths(
-            *(
-                rows.pooling.path(_scores(model, by), sums=observations.sums)
-                for model, by in ((outcomes[name], w), (steady, even))
-            )
-        )
+        paths = Paths(_path(rows, outcomes[name], w), _path(rows, steady, even))
     occurrences, in_log = _occurrences(rows, policy, w, even, 1.0 if paths is None else paths.kept)
     value, how, why = _point(name, scores, logged.value, spread, robust, paths)
     nothing = Prediction(np.zeros(rows.count), np.zeros(rows.count))
@@ -254,6 +249,28 @@ class Paths(NamedTuple):
         square = ratio * ratio
         slope = (1 + 3 * square) / ((1 + square) * (1 + square)) if square < 1e100 else 0.0
         return self.marginal.influence + slope * moved
+
+
+def _path(rows: OneStepRows, outcome: Prediction, weights: FloatArray) -> PooledPath:
+    """Return the gains by pooled sizes.
+
+    Sizes are pooled relative to those that the state predicts if that changes how often × mean size by
+    more than chance: otherwise it would only add the spread of the predictions.
+    """
+
+    def path(levels: PoolingLevels) -> PooledPath:
+        return levels.path(
+            _scores(outcome, weights),
+            weights=weights,
+            explained=outcome.logged,
+            sums=rows.observations.sums,
+        )
+
+    alike = path(rows.pooling)
+    if rows.pooling_by_state is rows.pooling:
+        return alike
+    by_state = path(rows.pooling_by_state)
+    return by_state if by_state.differs(alike) else alike
 
 
 def _scores(outcome: Prediction, weights: FloatArray) -> Scores:

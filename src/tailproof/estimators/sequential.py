@@ -469,6 +469,7 @@ def _pooled(
         residuals,
         lambda some: constant + ahead * some,
         base=behind,
+        weights=ahead,
         sums=lambda rows: np.bincount(group, rows, minlength=log.n_groups).astype(float),
     )
 

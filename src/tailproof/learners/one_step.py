@@ -9,6 +9,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.critics.base import Fitted
+from tailproof.critics.ridge import gcv_ridge
 from tailproof.critics.task import Task
 from tailproof.critics.tree_values import LearningTask
 from tailproof.critics.trees import (
@@ -25,7 +26,6 @@ from tailproof.learners.improvement import ScoreLearner
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
 from tailproof.parameters import COUNT, OneOf, Within
-from tailproof.profile.one_step import gcv_ridge
 from tailproof.profile.profile import LogProfile
 
 _PARTS = 3

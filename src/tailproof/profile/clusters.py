@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.critics.ridge import gcv_ridge
 from tailproof.errors import Caution, TailproofError
 from tailproof.features import Standardise
 from tailproof.log.log import Log
 from tailproof.log.validation import has_squares
-from tailproof.profile.one_step import gcv_ridge, winsorised
+from tailproof.profile.one_step import winsorised
 from tailproof.rules import RULES
 
 _ROWS, _COLUMNS = 200_000, 60  # most rows and columns to check

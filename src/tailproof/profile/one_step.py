@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from tailproof.arrays import BoolArray, FloatArray, IntArray
+from tailproof.critics.ridge import gcv_ridge, sizes_by_state
 from tailproof.critics.task import rank_of_group
 from tailproof.log.folds import label_hash
 from tailproof.log.log import Log
@@ -165,6 +166,13 @@ class OneStepRows:
     def pooling(self) -> PoolingLevels:
         """Rewards with pooled extremes, for each threshold of `robust.pooling`."""
         return PoolingLevels.of(self.rewards)
+
+    @cached_property
+    def pooling_by_state(self) -> PoolingLevels:
+        """The same, relative to the sizes that the state predicts; `pooling` if it predicts none."""
+        found = PoolingLevels.of(self.rewards, sizes=sizes_by_state(self.states, self.fold))
+        pairs = zip(found.pooled, self.pooling.pooled, strict=True)
+        return self.pooling if all(np.array_equal(*pair) for pair in pairs) else found
 
     @cached_property
     def clipped(self) -> FloatArray:
@@ -497,24 +505,6 @@ def _standardised(columns: FloatArray) -> FloatArray:
     columns = columns[:, spread > 1e-9]
     scaled: FloatArray = (columns - columns.mean(axis=0)) / spread[spread > 1e-9]
     return scaled
-
-
-def gcv_ridge(inputs: FloatArray, target: FloatArray) -> tuple[FloatArray, float]:
-    """Return coefficients and intercept for the penalty with the smallest GCV error."""
-    n, centre, level = len(target), inputs.mean(axis=0), float(target.mean())
-    if n < 10 or inputs.shape[1] == 0:
-        return np.zeros(inputs.shape[1]), level
-    centred, deviation = inputs - centre, target - level
-    spectrum, basis = np.linalg.eigh(centred.T @ centred)
-    spectrum, moment = np.maximum(spectrum, 0), basis.T @ (centred.T @ deviation)
-    penalties = n * np.logspace(-3, 3, 13)  # (P,)
-    damped = spectrum + penalties[:, None]  # (P, e)
-    squares = moment**2
-    lost = deviation @ deviation - (squares * (2 / damped - spectrum / damped**2)).sum(axis=1)
-    free = np.maximum(n - 1 - (spectrum / damped).sum(axis=1), 1e-9)
-    best = int(np.argmin(np.maximum(lost, 0) / free**2))
-    coefficients = basis @ (moment / damped[best])
-    return coefficients, level - float(centre @ coefficients)
 
 
 def estimated_propensities(rows: OneStepRows) -> Propensities:

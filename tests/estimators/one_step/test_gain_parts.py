@@ -6,7 +6,9 @@ from numpy.testing import assert_allclose
 
 from tailproof import Always, Log, compare, diagnose, evaluate, method
 from tailproof.errors import LevelError, MethodError
+from tailproof.estimators.one_step import evaluate_rows
 from tailproof.means import TailPooled
+from tailproof.profile.one_step import OneStepRows
 from tailproof.report.answers import estimate_answer
 from tailproof.report.text import as_text
 
@@ -143,3 +145,26 @@ def test_a_diagnosis_of_a_policy_shows_the_path():
     assert len(found.to_dict()["pooling"]["gains"]) == len(found.pooling.gains)
     section = next(each for each in found.blocks() if getattr(each, "key", "") == "pooling")
     section.blocks[1].draw(600.0)
+
+
+def test_sizes_are_pooled_by_state_where_the_policy_chooses_among_large_customers():
+    """The offer doubles how often large customers buy: their orders are 20 times the others'."""
+    rng = np.random.default_rng(21)
+    n = 6_000
+    large = rng.integers(2, size=n)
+    offer = rng.integers(2, size=n)
+    buys = rng.random(n) < np.where(offer * large == 1, 0.3, 0.15)
+    spend = buys * np.where(large == 1, 20.0, 1.0) * (1 + rng.pareto(2.5, n))
+    log = Log.from_arrays(
+        large[:, None].astype(float), offer, spend, large[:, None].astype(float),
+        episode=np.arange(n), terminated=np.ones(n, bool), propensity=np.full(n, 0.5),
+        action_space=2,
+    )  # fmt: skip
+    rows = OneStepRows.of(log, 0)
+    policy = rows.in_order(np.eye(2)[large])
+    by_state = evaluate_rows(rows, policy)
+    rows.__dict__["pooling_by_state"] = rows.pooling
+    alike = evaluate_rows(rows, policy)
+    truth = (0.5 * 0.15 / 2 * 20) * (1 + 1 / 1.5)
+    often = [choice.pooling.gains[0] for choice in (by_state, alike)]
+    assert abs(often[0] - truth) < 0.3 < abs(often[1] - truth)
