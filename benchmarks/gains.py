@@ -111,8 +111,9 @@ def coin(
 
     logged = (1 - share) * values[0] + share * values[1]
     often = rates[1] / ((1 - share) * rates[0] + share * rates[1])
+    size_ratio = values[1] / logged / often
     return Cell(
-        name, held_out, sign * (values[1] - logged), draw, often, values[1] / logged / often
+        name, held_out, sign * (1 - share) * (values[1] - values[0]), draw, often, size_ratio
     )
 
 
@@ -380,7 +381,9 @@ def show() -> None:
                     f"{mean[1]:.0%} ({most[1]:.0%}), SNIPS with t {mean[2]:.0%} ({most[2]:.0%})"
                 )
         for name in ("default", "sizes within 20 %", "how often", "how large", "tipping point"):
-            held = {k: float(shares(v, name)[0]) for k, v in cells.items() if name in v}
+            # where few logs have parts, those with many events were picked
+            asked = {k: v for k, v in cells.items() if name in v and v[name][-1] > 0.8 * v["logs"]}
+            held = {k: float(shares(v, name)[0]) for k, v in asked.items()}
             if held:
                 least = min(held, key=lambda key: held[key])
                 mean = np.mean(list(held.values()))
