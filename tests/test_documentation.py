@@ -34,6 +34,9 @@ def test_the_site_builds_without_warnings(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     assert "read_log" in (tmp_path / "reference" / "logs.html").read_text()
+    assert (tmp_path / "search" / "search_index.js").exists()  # so that it works from a folder
+    assert "iframe-worker.js" in (tmp_path / "index.html").read_text()
+    assert "unpkg.com" not in (tmp_path / "index.html").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

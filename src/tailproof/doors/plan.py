@@ -21,6 +21,7 @@ from tailproof.robust.tails import check_level
 if TYPE_CHECKING:
     from tailproof.report.blocks import Answer
 
+_GROUPED = "Rows count as independent: if whole groups are assigned to an arm, it takes more of them."
 #: How often a planned test decides, by default.
 POWER = 0.8
 
@@ -42,6 +43,8 @@ class Plan(Answered):
     sizes_within, curve_within
         A share by which sizes of extremes differ at most between the arms, and the detectable gain of a
         test that assumes this; None if it was not asked for.
+    note
+        What the plan leaves out.
     """
 
     curve: Shortfall
@@ -52,6 +55,7 @@ class Plan(Answered):
     gain: float | None = None
     sizes_within: float | None = None
     curve_within: Shortfall | None = None
+    note: str = ""
 
     def detectable(self, rows: int) -> float:
         """Return the gain that a test with so many rows in each arm shows."""
@@ -86,6 +90,7 @@ class Plan(Answered):
             ],
             "gain": plain(self.gain),
             "rows_needed_per_arm": self.needed,
+            "notes": [self.note] if self.note else [],
             "sizes_within": None
             if self.curve_within is None
             else {
@@ -173,6 +178,7 @@ def plan(
         gain=gain,
         sizes_within=sizes_within,
         curve_within=None if sizes_within is None else within,
+        note=_GROUPED if known.group_ids is not None else "",
     )
 
 

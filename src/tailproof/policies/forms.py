@@ -280,7 +280,7 @@ class StatePolicy(BoundPolicy):
             )
         given = self._given(states)
         with self._own_errors(given):
-            answers = module_answer(ask, given) if is_module(ask) else ask(given)
+            answers: Any = module_answer(ask, given) if is_module(ask) else ask(given)
         if not isinstance(self.space, Discrete):
             return as_array("The policy's answer", answers, PolicyError)
         if self.deterministic:

@@ -159,18 +159,19 @@ def plan_blocks(plan: Plan) -> Answer:
     sure = f"{percent(plan.curve.power)} of such tests, {percent(plan.curve.level)} confidence"
     shown = sorted({*plan.rows, *([plan.needed] if plan.needed else [])})
     gains = [plan.detectable(rows) for rows in shown]
-    said = f"{count(plan.rows[-1], quantity.per)} in each arm show a gain of"
+    gain = "saving" if quantity.is_cost else "gain"
+    said = f"{count(plan.rows[-1], quantity.per)} in each arm show a {gain} of"
     said = f"{said} {quantity.amount(plan.detectable(plan.rows[-1]))} per {quantity.per} ({sure})."
     if plan.needed is not None and plan.gain is not None:
         said = (
-            f"A gain of {quantity.amount(plan.gain)} per {quantity.per} takes about "
+            f"A {gain} of {quantity.amount(plan.gain)} per {quantity.per} takes about "
             f"{count(plan.needed, quantity.per)} in each arm ({sure})."
         )
-    columns = [f"{quantity.per}s in each arm", "gain that is shown", "relative to the mean"]
+    columns = [f"{quantity.per}s in each arm", f"{gain} that is shown", "relative to the mean"]
     cells = [
         [rows, gain, share_text(gain, plan.mean)] for rows, gain in zip(shown, gains, strict=True)
     ]
-    notes: list[Block] = []
+    notes: list[Block] = [Note(plan.note, "warn")] if plan.note else []
     if plan.curve_within is not None and plan.sizes_within is not None:
         sizes = f"sizes within {percent(plan.sizes_within)}"
         columns.append(sizes)
@@ -185,13 +186,15 @@ def plan_blocks(plan: Plan) -> Answer:
                 f"--gate-sizes-within {percent(plan.sizes_within).replace(' ', '')}."
             )
         )
-    listed = table(columns, cells, caption=f"{quantity.title}: mean {number(plan.mean)}")
+    listed = table(
+        columns, cells, caption=f"{quantity.title}: mean {number(quantity.shown(plan.mean))}"
+    )
     figure = Figure(
         key="plan",
         draw=lambda width: _draw_curve(plan, shown, gains, width),
-        alt=f"The gain that a test shows falls with its size: {number(gains[0])} with "
+        alt=f"The {gain} that a test shows falls with its size: {number(gains[0])} with "
         f"{shown[0]:,}, {number(gains[-1])} with {shown[-1]:,} in each arm.",
-        caption=f"The gain that is shown in {sure}, by {quantity.per}s in each arm.",
+        caption=f"The {gain} that is shown in {sure}, by {quantity.per}s in each arm.",
         numbers=listed,
     )
     return (Headline(said), listed, *notes, figure)
