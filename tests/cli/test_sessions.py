@@ -104,6 +104,11 @@ def test_families_were_randomised_to_plans_and_have_weights(run):
     code, record = run("compare", "families.csv", *policy, *words, *guards)
     assert (code, record["verdict"], record["reason"]) == (3, "worse", ["guardrail"])
     assert record["sentence"].endswith("It harms visits.")
+    said = run("compare", "families.csv", *policy, *words, "--clip", "p99", text=True)
+    assert "Costs were capped at percentile 99" in said
+    code, record = run("learn", "families.csv", *words, "--method", "fqi", "--gamma", "0")
+    assert code == {"better": 0, "cannot tell": 4}.get(record["verdict"], 3)
+    assert record["reason"] == []
 
 
 RULE = """

@@ -145,3 +145,10 @@ def test_the_verdict_belongs_to_the_candidate_that_is_shown():
     assert found["mail"].verdict.word == "worse"
     assert found.proposed.name == "none"
     assert found.verdict == found.proposed.verdict
+
+
+def test_a_share_counts_the_error_of_the_baseline():
+    found = judged(table(complaints=0.1), ("-complaints",), margins={"complaints": "30%"}).best
+    guard = found.guardrails[0]
+    low = guard.gain.relative_interval(2 * guard.level - 1).low
+    assert (guard.verdict == "harmless") == (low > -0.3)

@@ -12,7 +12,7 @@ from tailproof.cli.options import LogOptions
 from tailproof.cli.session import VERDICTS, ExitCode, Session
 from tailproof.errors import without_secrets
 from tailproof.files import require_outputs
-from tailproof.report.blocks import Answer, headline_of
+from tailproof.report.blocks import Answer, Headline, headline_of
 from tailproof.report.text import page_of, versions
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ class Case:
         record = {
             **settings,
             "sentence": headline.text,
+            **_verdict(headline, found),
             **found,
             "notes": [*session.notes, *found.get("notes", ())],
             "warnings": session.warnings,
@@ -155,6 +156,15 @@ class Case:
         if self.report is not None:
             session.note(f"The report is in {self.report}.")
         return VERDICTS.get(headline.verdict, ExitCode.OK)
+
+
+def _verdict(headline: Headline, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the verdict and its reason codes for JSON, where an answer has one."""
+    if not headline.verdict:
+        return {}
+    judged = found.get("held_out") or {}
+    same = judged.get("verdict") == headline.verdict
+    return {"verdict": headline.verdict, "reason": judged["reason"] if same else []}
 
 
 def opened(

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from tailproof.doors.source import numbers_by_row
 from tailproof.doors.verdict import upper_bound, verdict_on
-from tailproof.errors import LevelError, LogError, PolicyError
+from tailproof.errors import Caution, LevelError, LogError, PolicyError
 from tailproof.files import plain
 from tailproof.log.log import Log
 from tailproof.robust.gains import FoldGain, PairedGain
+from tailproof.robust.intervals import Bound, Interval
 
 Harm = Literal["harmless", "harmed", "not shown to be harmless"]
 _HARM: dict[str, Harm] = {"better": "harmless", "worse": "harmed"}
@@ -57,6 +58,29 @@ class Outcome:
         return replace(guarded, reward_name=name)
 
 
+@dataclass(frozen=True)
+class RelativeGain:
+    """A gain as a share of the baseline: its bounds include the error of the baseline."""
+
+    gain: PairedGain
+
+    @property
+    def declined(self) -> Caution | None:
+        """Why it has no bounds, or None."""
+        return self.gain.declined
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return a two-sided interval."""
+        return self.gain.relative_interval(level)
+
+    def lower_bound(self, level: float = 0.9) -> Bound:
+        """Return a lower bound."""
+        found = self.gain.relative_interval(max(2 * level - 1, 0.0))
+        return Bound(
+            value=found.low, level=level, requested=level, kind=found.kind, note=found.note
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Guardrail:
     """The difference of a candidate from the baseline in a guarded outcome.
@@ -80,9 +104,14 @@ class Guardrail:
     @property
     def verdict(self) -> Harm:
         """Harmed if the harm clearly exceeds the margin, harmless if it clearly does not."""
-        margin = self.outcome.tolerated(self.gain.reference)
-        found = verdict_on(self.gain, level=self.level, above=-margin).word
-        return _HARM.get(found, "not shown to be harmless")
+        outcome, gain = self.outcome, self.gain
+        shares = outcome.relative and isinstance(gain, PairedGain) and gain.reference != 0
+        found = verdict_on(
+            RelativeGain(gain) if shares else gain,  # type: ignore[arg-type]
+            level=self.level,
+            above=-(outcome.margin if shares else outcome.tolerated(gain.reference)),
+        )
+        return _HARM.get(found.word, "not shown to be harmless")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON; changes are those of the column."""

@@ -21,7 +21,9 @@ from tailproof.robust.tails import check_level
 if TYPE_CHECKING:
     from tailproof.report.blocks import Answer
 
-_GROUPED = "Rows count as independent: if whole groups are assigned to an arm, it takes more of them."
+_GROUPED = (
+    "Rows count as independent: if whole groups are assigned to an arm, it takes more of them."
+)
 #: How often a planned test decides, by default.
 POWER = 0.8
 

@@ -438,12 +438,17 @@ def limits_most(read: ReadEstimate) -> str:
     )
 
 
+def clip_level(clip: str | float) -> str:
+    """Return at which quantile rewards were capped, in words."""
+    return f"percentile {clip[1:]}" if isinstance(clip, str) else f"{percent(clip)} of either side"
+
+
 def clip_text(read: ReadEstimate) -> str:
     """Return what capping the rewards before the estimate did; empty if it was not asked for."""
     clip, task = read.estimate.method.clip, read.estimate.task
     if not clip:
         return ""
-    at = f"percentile {clip[1:]}" if isinstance(clip, str) else f"{percent(clip)} of either side"
+    at = clip_level(clip)
     what = "Costs" if read.quantity.is_cost else "Rewards"
     said = f"{what} were capped at {at} before all else: this is about capped {what.lower()}"
     if task is None or not len(rewards := read.quantity.shown(1.0) * task.log.rewards):
@@ -577,6 +582,11 @@ def learned_answer(
     blocks: list[Block] = list(_learned_blocks(learned, read, times))
     if played:
         blocks.append(Note(played))
+    if learned.method.clip:
+        reward = "reward" if learned.held_out is None else learned.held_out.reward_name
+        what = "Costs" if Quantity.named(reward, per="row").is_cost else "Rewards"
+        at = clip_level(learned.method.clip)
+        blocks.append(Note(f"{what} were capped at {at} to learn it; it is judged without a cap."))
     how: list[Block] = [Note(learned_by(learned))]
     if rule is not None:
         reward = "reward" if learned.held_out is None else learned.held_out.reward_name
@@ -720,6 +730,8 @@ def comparison_answer(
         blocks.append(Note(f"The value of {best.name} is higher, but {but}."))
     if math.isfinite(comparison.probability_best):
         blocks.append(Note(probability_text(comparison)))
+    if said := clip_text(ReadEstimate(shown.estimate, comparison.level)):
+        blocks.append(Note(said))
     if times is not None:
         blocks.append(gain.totals(times))
     said = hidden_reason(shown.estimate, comparison.gate_level)
