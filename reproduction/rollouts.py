@@ -112,7 +112,9 @@ def write(agents: Path, folder: Path, domain: str, *, rows: int, seed: int = 0) 
             played(domain, actor, rows // len(names), rng)
             for actor, rng in zip(actors, rngs, strict=True)
         ]
-        arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        arrays: dict[str, Any] = {
+            key: np.concatenate([part[key] for part in parts]) for key in parts[0]
+        }
         arrays["agent"] = np.repeat(np.arange(len(names), dtype=np.int8), rows // len(names))
         paths.append(folder / f"{domain}-{name}-v4.npz")
         np.savez_compressed(paths[-1], **arrays)
