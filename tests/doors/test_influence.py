@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tailproof import IPS, Absolute, Joint, Log, evaluate, method
 from tailproof.doors.diagnose import most_influential, reference, resolve
 from tailproof.errors import MethodError, TailproofError
+from tailproof.features import as_features
 from tailproof.log.log import discounted_returns
 from tailproof.noise import StudentT
 from tailproof.worlds import CartPole
@@ -96,7 +97,8 @@ def test_a_planted_outlier_is_the_most_influential_and_hardly_moves_the_median()
 
 def test_leaving_all_of_them_out_is_a_refit_too():
     log = random_log(4, episodes=30)
-    settings = {"gamma": 0.8, "method": method("lstd", ridge=1e-3)}
+    features = as_features(None, log)  # a shorter log would be standardised by itself
+    settings = {"gamma": 0.8, "method": method("lstd", ridge=1e-3, features=features)}
     found = influence(log, to_the_right, **settings, **FEW)
     kept = np.setdiff1d(np.arange(30), [each.episode for each in found.episodes])
     refitted = evaluate(log.take(kept), to_the_right, **settings).value
@@ -170,7 +172,7 @@ def test_fold_values_are_those_of_the_folds(cartpole: CartPole):
             own,
             cartpole.target(),
             gamma=0.99,
-            method="lstd",
+            method=method("lstd", features=as_features(None, log)),
             initial_states=log.first_states,
         ).value
         assert value == pytest.approx(refitted, rel=1e-6)

@@ -23,6 +23,7 @@ from tailproof.critics.linear import (
     Unit,
     bellman_residuals,
     check_mean,
+    regularise,
     unit_mean,
 )
 from tailproof.critics.lstd import LSTD
@@ -61,7 +62,7 @@ class DR(Configurable):
 
     critic: CriticAlgorithm = field(default_factory=LSTD)
     features: Features | str | None = None
-    ridge: Any = 1e-6
+    ridge: Any = 3e-4
     mean: Mean = SampleMean()
     unit: Unit = "step"
     parts: int = 2
@@ -86,10 +87,10 @@ class DR(Configurable):
             critics: Critics = self.critic.solved(design, rng).critics  # from the same statistics
         else:
             critics = self.critic.fit(task, training, backup=None, rng=rng).critics
-        matrix, stats = lstd.system(design, rng)
+        system = regularise(design, self.ridge, rng)
         points = task.initial_points()
         direct = critics.values(points.states, points.actions) @ points.weights  # (K · parts,)
-        weights = marginal_weights(lstd.design(task, parts), matrix, trained_on=stats.count)
+        weights = marginal_weights(lstd.design(task, parts), system)
         average = partial(unit_mean, mean=self.mean, unit=self.unit, rng=rng)
         return corrected(task, critics, folds, parts, weights, direct, average)
 
