@@ -531,7 +531,8 @@ class FittedQ(Configurable):
         system = regularise(design, self.ridge, rng)
         if passes:
             expected = ExpectedBackup(aggregate=backup, aggregate_first=self.aggregate_first)
-            return self._passes(design, system, expected)
+            theta, history = self._passes(design, system, expected)
+            return Fitted(LinearCritics(features, theta, _diverged(theta, history)), history)
         theta, history = _iterate_statistics(system, self)
         diverged = _diverged(theta, history)
         if self.iterations < _SHOWING:  # too few updates to detect divergence from their growth
@@ -542,11 +543,13 @@ class FittedQ(Configurable):
         """Return the rule by which members stop before the last iteration."""
         return Stopping(self.tolerance, together, np.ones(members, dtype=bool))
 
-    def _passes(self, design: Design, system: Regularised, backup: Backup) -> Fitted:
+    def _passes(
+        self, design: Design, system: Regularised, backup: Backup
+    ) -> tuple[FloatArray, FloatArray]:
         """Iterate with a pass over the data in each iteration, or one for each member in turn."""
         shared = backup.aggregate is not None
         stopping = self.stopping(design.folds.count, together=shared)
-        theta, history = iterate(
+        return iterate(
             design,
             _first(system, self.start),
             matrix=system.matrix,
@@ -557,8 +560,6 @@ class FittedQ(Configurable):
             stopping=None if self.tolerance is None else stopping,
             scale=starting_scale(self.start, design.task.gamma),
         )
-        critics = LinearCritics(design.features, theta, _diverged(theta, history))
-        return Fitted(critics, history)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -640,23 +641,28 @@ class FQI(FittedQ):
             aggregate_first=self.aggregate_first,
         )
         system = regularise(design, self.ridge, rng)
-        fitted = self._fitted(design, system, greedy)
+        theta, history = self._iterated(design, system, greedy)
+        diverged, notes = _diverged(theta, history), tuple[str, ...]()
         for factor in () if system.constant is None else _RAISED:
-            bad = fitted.critics.diverged
-            if not bad.any():
+            if not diverged.any():
                 break
-            again = replace(system, penalty=factor * system.penalty)
-            raised = self._fitted(design, again, greedy)
-            if raised.critics.diverged.sum() < bad.sum():
-                note = f"FQI diverged with its ridge, and was fitted with {factor} times as much."
-                fitted = replace(raised, notes=(note,))
-        return fitted
+            raised = replace(system, penalty=factor * system.penalty)
+            again = self._iterated(design, raised, greedy)
+            if _diverged(*again).sum() < diverged.sum():
+                (theta, history), diverged = again, _diverged(*again)
+                notes = (
+                    f"FQI diverged with its ridge, and was fitted with {factor} times as much.",
+                )
+        return Fitted(LinearCritics(features, theta, diverged), history, notes)
 
-    def _fitted(self, design: Design, system: Regularised, greedy: GreedyBackup) -> Any:
+    def _iterated(
+        self, design: Design, system: Regularised, greedy: GreedyBackup
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return θ, (K, d), and its changes, (iterations, K)."""
         if self.huber is None:
             return self._passes(design, system, greedy)
         typical = float(np.median(design.task.log.rewards))  # one outlier moves the mean at will
-        theta, history = iterate_huber(
+        return iterate_huber(
             design,
             _first(system, self.start),
             matrix=system.matrix,
@@ -665,7 +671,6 @@ class FQI(FittedQ):
             backup=greedy,
             huber=self.huber,
         )
-        return Fitted(LinearCritics(design.features, theta, _diverged(theta, history)), history)
 
 
 def _first(system: Regularised, start: Start) -> FloatArray:

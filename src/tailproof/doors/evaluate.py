@@ -179,7 +179,7 @@ def _for_states(base: Any, log: Log) -> Any:
     changes: dict[str, Any] = {}
     features = getattr(base, "features", None)
     if isinstance(features, str):
-        features = as_features(features, log, raw=is_absolute(getattr(base, "ridge", None)))
+        features = as_features(features, log, raw=is_absolute(getattr(base, "ridge", 0.0)))
     if isinstance(features, PerAction):
         changes["features"] = replace(features, n_actions=1)
     elif isinstance(features, Joint):
