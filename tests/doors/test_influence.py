@@ -1,9 +1,11 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailproof import IPS, Absolute, Joint, Log, evaluate, method
+from tailproof import IPS, Absolute, Joint, Log, Method, evaluate, method
 from tailproof.doors.diagnose import most_influential, reference, resolve
 from tailproof.errors import MethodError, TailproofError
 from tailproof.features import as_features
@@ -42,6 +44,11 @@ def random_log(seed: int, *, episodes: int = 12, terminating: bool = False) -> L
     )
 
 
+def fixed(log: Log, **settings: Any) -> Method:
+    """Return LSTD in the features of this log: a part of it would be standardised by itself."""
+    return method("lstd", features=as_features(None, log), **settings)
+
+
 def to_the_right(states: np.ndarray) -> np.ndarray:
     return (states[:, 0] > 0).astype(int)
 
@@ -50,7 +57,7 @@ def to_the_right(states: np.ndarray) -> np.ndarray:
 @given(st.integers(0, 30), st.booleans())
 def test_each_effect_is_that_of_refitting_without_the_episode(seed: int, terminating: bool):
     log = random_log(seed, terminating=terminating)
-    settings = {"gamma": 0.8, "method": method("lstd", ridge=1e-3)}
+    settings = {"gamma": 0.8, "method": fixed(log, ridge=1e-3)}
     found = influence(log, to_the_right, **settings, **FEW)
     whole = evaluate(log, to_the_right, **settings).value
     assert found.value == pytest.approx(whole)
@@ -70,7 +77,7 @@ def test_an_absolute_ridge_stays_when_an_episode_goes():
 
 def test_no_episode_outside_the_list_moves_the_estimate_more():
     log = random_log(3, episodes=80)
-    settings = {"gamma": 0.5, "method": method("lstd", ridge=1e-3)}
+    settings = {"gamma": 0.5, "method": fixed(log, ridge=1e-3)}
     found = influence(log, to_the_right, top=5, folds=4, **settings)
     effects = [
         found.value - evaluate(without(log, e), to_the_right, **settings).value for e in range(80)
@@ -88,7 +95,7 @@ def test_a_planted_outlier_is_the_most_influential_and_hardly_moves_the_median()
     found = influence(spoilt, world.target(), gamma=0.99, folds=6)
     first, second = found.episodes[:2]
     assert first.episode == 17
-    clean = evaluate(without(log, 17), world.target(), gamma=0.99, method="lstd").value
+    clean = evaluate(without(log, 17), world.target(), gamma=0.99, method=fixed(log)).value
     assert first.value_without == pytest.approx(clean)
     assert abs(first.effect) > 10 * abs(second.effect)
     assert abs(first.median_effect) < abs(first.effect) / 10
@@ -97,8 +104,7 @@ def test_a_planted_outlier_is_the_most_influential_and_hardly_moves_the_median()
 
 def test_leaving_all_of_them_out_is_a_refit_too():
     log = random_log(4, episodes=30)
-    features = as_features(None, log)  # a shorter log would be standardised by itself
-    settings = {"gamma": 0.8, "method": method("lstd", ridge=1e-3, features=features)}
+    settings = {"gamma": 0.8, "method": fixed(log, ridge=1e-3)}
     found = influence(log, to_the_right, **settings, **FEW)
     kept = np.setdiff1d(np.arange(30), [each.episode for each in found.episodes])
     refitted = evaluate(log.take(kept), to_the_right, **settings).value
@@ -172,7 +178,7 @@ def test_fold_values_are_those_of_the_folds(cartpole: CartPole):
             own,
             cartpole.target(),
             gamma=0.99,
-            method=method("lstd", features=as_features(None, log)),
+            method=fixed(log),
             initial_states=log.first_states,
         ).value
         assert value == pytest.approx(refitted, rel=1e-6)

@@ -9,6 +9,7 @@ from tailproof import Always, evaluate, plan, read_log
 from tailproof.doors.plan import rows_to_decide
 from tailproof.errors import LevelError, LogError
 from tailproof.robust.planning import Shortfall
+from tailproof.robust.tails import check_level
 
 
 def log(rewards, **more):
@@ -16,6 +17,20 @@ def log(rewards, **more):
     n = len(rewards)
     table = {"x": rng.normal(size=n), "action": rng.integers(2, size=n), "reward": rewards, **more}
     return read_log(table, state="x")
+
+
+@pytest.mark.parametrize("level", ["0.9", None, [0.9]])
+def test_a_level_that_is_no_number_is_refused(level):
+    with pytest.raises(LevelError):
+        check_level(level)
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e-160])
+def test_rewards_without_squares_are_refused_by_name(scale):
+    rng = np.random.default_rng(0)
+    with pytest.raises(LogError) as found:
+        plan(log(scale * rng.normal(size=50)))
+    assert found.value.argument == "reward"
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +106,12 @@ def test_sizes_that_are_alike_need_fewer_rows_under_a_heavy_tail():
 
 def test_costs_are_saved_and_groups_are_said():
     rewards = np.random.default_rng(2).pareto(3.0, 400)
-    table = {"x": np.arange(400) % 7, "action": [0, 1] * 200, "cost": rewards, "family": np.arange(400) // 2}
+    table = {
+        "x": np.arange(400) % 7,
+        "action": [0, 1] * 200,
+        "cost": rewards,
+        "family": np.arange(400) // 2,
+    }
     found = plan(table, state="x", reward="-cost", group="family", rows=(100,))
     assert str(found).startswith("100 rows in each arm show a saving of")
     assert "mean -" not in str(found)

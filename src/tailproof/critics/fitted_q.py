@@ -661,12 +661,19 @@ class FQI(FittedQ):
         """Return θ, (K, d), and its changes, (iterations, K)."""
         if self.huber is None:
             return self._passes(design, system, greedy)
-        typical = float(np.median(design.task.log.rewards))  # one outlier moves the mean at will
+        log = design.task.log
+        centre = float(np.median(log.rewards))
+        reach = self.huber * robust_scale(
+            log.rewards - centre
+        )  # one outlier moves no more than that
+        sums = np.add.reduceat(
+            np.clip(log.rewards, centre - reach, centre + reach), log.starts[:-1]
+        )
         return iterate_huber(
             design,
             _first(system, self.start),
             matrix=system.matrix,
-            prior=system.prior(typical * system.stats.count),
+            prior=system.prior(design.folds.counts @ sums),
             iterations=self.iterations,
             backup=greedy,
             huber=self.huber,

@@ -13,6 +13,7 @@ from tailproof.doors.verdict import Answered
 from tailproof.errors import LevelError, LogError
 from tailproof.files import plain
 from tailproof.log.log import discounted_returns
+from tailproof.log.validation import require_squares
 from tailproof.methods.fit import check_gamma
 from tailproof.progress import staged
 from tailproof.robust.planning import Shortfall, arm_bounds, gain_bounds, shortfall
@@ -153,6 +154,7 @@ def plan(
             argument="sizes_within",
         )
     known = as_log(log, columns, plan)
+    require_squares(known.rewards)
     returns = discounted_returns(known, check_gamma(gamma, known))
     curve, within = (
         shortfall(

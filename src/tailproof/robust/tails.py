@@ -44,7 +44,7 @@ def as_sample(name: str, values: npt.ArrayLike) -> FloatArray:
 
 def check_level(level: float) -> None:
     """Raise `LevelError` unless 0 < level < 1."""
-    if not 0 < level < 1:
+    if not isinstance(level, int | float | np.number) or not 0 < level < 1:
         raise LevelError(f"A level must lie between 0 and 1. Got {level!r}: use 0.95 for 95 %.")
 
 
