@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.critics.ridge import gcv_ridge
 from tailproof.critics.task import Task, on_log
 from tailproof.errors import LogError
 from tailproof.estimators.choice import OneStepChoice, guarantee
@@ -17,7 +18,7 @@ from tailproof.log.budget import fits_budget, sampled_episodes
 from tailproof.log.log import Log
 from tailproof.policies.forms import BoundPolicy
 from tailproof.profile.observations import Observations
-from tailproof.profile.one_step import gcv_ridge, winsorised
+from tailproof.profile.one_step import winsorised
 from tailproof.profile.profile import LogProfile
 from tailproof.rules import RULES
 
