@@ -15,8 +15,8 @@ class Rules:
     `docs/one-step.md`; [experiment] RAND spend, claims and the made populations of
     `benchmarks/experimenter.py`, on seeds 11 to 13; [learning] the worlds of `benchmarks/learning.py`;
     [hard] 24 worlds of `benchmarks/outside.py`, parts worlds and hard, on seeds below 1,000; [hidden]
-    five worlds with hidden states and fifteen Markov ones, on seeds that `benchmarks/hidden.py` does
-    not use; [none] a convention, with the reason beside it.
+    twelve worlds with hidden states and 35 Markov ones, on seeds that `benchmarks/hidden.py` does not
+    use (`hidden_reward`, `hidden_gain`, `hidden_doubt` also after six foreign ones); [none] a convention, with the reason beside it.
     """
 
     # skew
