@@ -16,7 +16,8 @@ class Rules:
     `benchmarks/experimenter.py`, on seeds 11 to 13; [learning] the worlds of `benchmarks/learning.py`;
     [hard] 24 worlds of `benchmarks/outside.py`, parts worlds and hard, on seeds below 1,000; [hidden]
     twelve worlds with hidden states and 35 Markov ones, on seeds that `benchmarks/hidden.py` does not
-    use (`hidden_reward`, `hidden_gain`, `hidden_doubt` also after six foreign ones); [none] a convention, with the reason beside it.
+    use (`hidden_reward`, `hidden_gain`, `hidden_doubt` also after six foreign ones); [none]
+    a convention, with the reason beside it.
     """
 
     # skew
