@@ -673,7 +673,7 @@ class FQI(FittedQ):
             design,
             _first(system, self.start),
             matrix=system.matrix,
-            prior=system.prior(design.folds.counts @ sums),
+            prior=system.prior(np.asarray(design.folds.counts @ sums, dtype=float)),
             iterations=self.iterations,
             backup=greedy,
             huber=self.huber,
