@@ -144,8 +144,8 @@ class TestEveryQuestion:
         )
         assert there.held_out.episode_ids.tolist() == here.held_out.episode_ids.tolist()
         assert np.allclose(there.critic.members.theta, here.critic.members.theta, rtol=1e-7)
-        steady = method("roam-dm", ridge=0.01)  # folds of one or two episodes
-        judged = [each.evaluate(method=steady).estimate.value for each in (there, here)]
+        # LSTD, because folds of one or two episodes diverge
+        judged = [each.evaluate(method="lstd").estimate.value for each in (there, here)]
         assert judged[0] == pytest.approx(judged[1], rel=1e-7)
 
     @pytest.mark.slow
