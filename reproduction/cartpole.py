@@ -106,7 +106,7 @@ def critic_settings(settings: Settings, name: str, stopping: str) -> tuple[str, 
     known: dict[str, Any] = {"ridge": Absolute(settings["ridge"])}
     if EQUAL in name:
         rows_a_fold = settings["episodes"] * settings["steps"] / settings["folds"]
-        known |= {"ridge": settings["ridge"] / rows_a_fold, "features": "raw"}
+        known["ridge"] = settings["ridge"] / rows_a_fold
     if TEXT in name:
         known["features"] = "interactions"
     if stopping:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INDEX = 1.5  # of the tails of "Pareto 1.5" and "t 1.5": 1 + α in the paper's notation
-#: The features of the committed results: those of the paper, in the units of the log.
-RAW: dict[str, Any] = {"features": "raw", "ridge": 1e-6}
 RATE = (INDEX - 1) / INDEX  # α/(1 + α)
 LOOKS = {
     "lstd": Look("LSTD, whole log", drawing.BLACK, "s"),
@@ -90,9 +88,9 @@ def evaluation_errors(job: Job) -> list[Row]:
         for delta in cell["deltas"]:
             folds = theory_folds(delta)
             methods = {
-                "lstd": method("lstd", **RAW),
-                "roam-dm": method("roam-dm", base=LSTD(**RAW), folds=folds),
-                "roam-mis": method("roam-mis", folds=folds, **RAW),
+                "lstd": method("lstd"),
+                "roam-dm": method("roam-dm", base=LSTD(), folds=folds),
+                "roam-mis": method("roam-mis", folds=folds),
             }
             if delta != cell["deltas"][0]:
                 del methods["lstd"]  # it has no folds

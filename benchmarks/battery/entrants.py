@@ -20,7 +20,7 @@ from tailproof.doors.evaluate import evaluate
 from tailproof.doors.learn import learn
 from tailproof.doors.learned import Learned
 from tailproof.errors import LevelError, MethodError, TailproofWarning
-from tailproof.features import raw_features
+from tailproof.features import default_features
 from tailproof.methods.catalogue import CATALOGUE, method
 from tailproof.methods.method import Method
 from tailproof.policies.forms import Policy
@@ -67,7 +67,7 @@ class HuberThenLSTD:
 
     def __call__(self, problem: Problem, *, seed: int) -> Estimate:
         """Smooth the rewards and evaluate the problem's policy."""
-        features = raw_features(problem.log)
+        features = default_features(problem.log)
         smooth = problem.log.with_rewards(HuberRewards()(problem.log, features))
         return evaluate(smooth, problem.policy, method="lstd", gamma=problem.gamma, seed=seed)
 

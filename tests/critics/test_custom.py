@@ -60,7 +60,7 @@ def log(cartpole):
 def test_it_is_the_base_of_the_same_name_fold_by_fold(log, at, aggregate):
     mine = Method(base=Custom(plain_fqi), partition=Split(3), aggregate=aggregate, at="pointwise")
     ours = Method(
-        base=FQI(features="raw", ridge=1e-3, iterations=30),
+        base=FQI(ridge=1e-3, iterations=30),
         partition=Split(3),
         aggregate=aggregate,
         at="pointwise",

@@ -8,7 +8,7 @@ from tailproof import FQI, ConstantRewards, HuberRewards, Method, learn, method
 from tailproof.critics.linear import huber_regression, robust_scale
 from tailproof.critics.rewards import as_rewards
 from tailproof.errors import MethodError
-from tailproof.features import raw_features
+from tailproof.features import default_features
 from tailproof.noise import Contaminated, Pareto, StudentT, add_noise
 
 
@@ -62,10 +62,10 @@ def test_the_scale_asks_those_that_err():
 def test_symmetric_noise_is_removed_and_skewed_noise_moves_the_centre(cartpole):
     clean = cartpole.log(episodes=60, seed=1)
     made = HuberRewards()
-    truth = made(clean, raw_features(clean))
+    truth = made(clean, default_features(clean))
     for noise, closer in ((StudentT(1.0), True), (Contaminated(), True), (Pareto(1.5), False)):
         noisy = add_noise(clean, noise, seed=2)
-        off = made(noisy, raw_features(noisy)) - truth
+        off = made(noisy, default_features(noisy)) - truth
         # Pareto 1.5 less its mean of 3 has its bulk near −1.6: the robust centre is not the mean.
         assert (abs(off.mean()) < 0.05) == closer
 

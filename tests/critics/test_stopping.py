@@ -80,7 +80,7 @@ def test_a_tiny_tolerance_never_stops_and_a_huge_one_stops_at_once(log, base, ba
 
 
 def test_members_that_are_fitted_apart_stop_apart(log):
-    base = FQI(features="raw", tolerance=0.02)
+    base = FQI(tolerance=0.02)
     found, rows = fitted(base, log, Split(3))
     for k, own in enumerate(rows):
         _, (count,) = Program(0.0025 * len(own), GAMMA, tolerance=0.02).fit(log, [own])

@@ -1,14 +1,11 @@
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailproof import IPS, Absolute, Joint, Log, Method, evaluate, method
+from tailproof import IPS, Absolute, Joint, Log, evaluate, method
 from tailproof.doors.diagnose import most_influential, reference, resolve
 from tailproof.errors import MethodError, TailproofError
-from tailproof.features import as_features
 from tailproof.log.log import discounted_returns
 from tailproof.noise import StudentT
 from tailproof.worlds import CartPole
@@ -44,11 +41,6 @@ def random_log(seed: int, *, episodes: int = 12, terminating: bool = False) -> L
     )
 
 
-def fixed(log: Log, **settings: Any) -> Method:
-    """Return LSTD in the features of this log: a part of it would be standardised by itself."""
-    return method("lstd", features=as_features(None, log), **settings)
-
-
 def to_the_right(states: np.ndarray) -> np.ndarray:
     return (states[:, 0] > 0).astype(int)
 
@@ -57,7 +49,7 @@ def to_the_right(states: np.ndarray) -> np.ndarray:
 @given(st.integers(0, 30), st.booleans())
 def test_each_effect_is_that_of_refitting_without_the_episode(seed: int, terminating: bool):
     log = random_log(seed, terminating=terminating)
-    settings = {"gamma": 0.8, "method": fixed(log, ridge=1e-3)}
+    settings = {"gamma": 0.8, "method": method("lstd", ridge=1e-3)}
     found = influence(log, to_the_right, **settings, **FEW)
     whole = evaluate(log, to_the_right, **settings).value
     assert found.value == pytest.approx(whole)
@@ -77,7 +69,7 @@ def test_an_absolute_ridge_stays_when_an_episode_goes():
 
 def test_no_episode_outside_the_list_moves_the_estimate_more():
     log = random_log(3, episodes=80)
-    settings = {"gamma": 0.5, "method": fixed(log, ridge=1e-3)}
+    settings = {"gamma": 0.5, "method": method("lstd", ridge=1e-3)}
     found = influence(log, to_the_right, top=5, folds=4, **settings)
     effects = [
         found.value - evaluate(without(log, e), to_the_right, **settings).value for e in range(80)
@@ -95,7 +87,7 @@ def test_a_planted_outlier_is_the_most_influential_and_hardly_moves_the_median()
     found = influence(spoilt, world.target(), gamma=0.99, folds=6)
     first, second = found.episodes[:2]
     assert first.episode == 17
-    clean = evaluate(without(log, 17), world.target(), gamma=0.99, method=fixed(log)).value
+    clean = evaluate(without(log, 17), world.target(), gamma=0.99, method="lstd").value
     assert first.value_without == pytest.approx(clean)
     assert abs(first.effect) > 10 * abs(second.effect)
     assert abs(first.median_effect) < abs(first.effect) / 10
@@ -104,7 +96,7 @@ def test_a_planted_outlier_is_the_most_influential_and_hardly_moves_the_median()
 
 def test_leaving_all_of_them_out_is_a_refit_too():
     log = random_log(4, episodes=30)
-    settings = {"gamma": 0.8, "method": fixed(log, ridge=1e-3)}
+    settings = {"gamma": 0.8, "method": method("lstd", ridge=1e-3)}
     found = influence(log, to_the_right, **settings, **FEW)
     kept = np.setdiff1d(np.arange(30), [each.episode for each in found.episodes])
     refitted = evaluate(log.take(kept), to_the_right, **settings).value
@@ -178,7 +170,7 @@ def test_fold_values_are_those_of_the_folds(cartpole: CartPole):
             own,
             cartpole.target(),
             gamma=0.99,
-            method=fixed(log),
+            method="lstd",
             initial_states=log.first_states,
         ).value
         assert value == pytest.approx(refitted, rel=1e-6)

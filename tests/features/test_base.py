@@ -2,7 +2,7 @@ import numpy as np
 from sklearn.preprocessing import PolynomialFeatures
 
 from tailproof import Joint, Log, PerAction, Polynomial
-from tailproof.features import at_actions, raw_features
+from tailproof.features import at_actions, default_features
 
 
 def test_polynomial_equals_scikit_learn_interactions(rng):
@@ -53,4 +53,4 @@ def test_continuous_actions_have_joint_features():
     log = Log.from_arrays(
         np.zeros(2), np.array([0.1, 0.2]), np.zeros(2), np.zeros(2), episode=[0, 1]
     )
-    assert raw_features(log) == Joint(state_dimension=1, action_dimension=1)
+    assert default_features(log) == Joint(state_dimension=1, action_dimension=1)

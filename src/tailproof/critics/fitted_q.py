@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -16,12 +16,11 @@ from tailproof.critics.base import PLACES, Capabilities, Fitted, Needs
 from tailproof.critics.ensembles import LinearCritics, RegressorCritics
 from tailproof.critics.linear import (
     Design,
-    Regularised,
     RidgeChoice,
     Rows,
     Segment,
-    is_absolute,
-    regularise,
+    Statistics,
+    regularised_statistics,
     require_ridge,
     robust_scale,
     solve,
@@ -295,21 +294,20 @@ def iterate_huber(
     theta: FloatArray,
     *,
     matrix: FloatArray,
-    prior: FloatArray,
     iterations: int,
     backup: Backup,
     huber: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Return what `iterate` does for Huber's loss instead of squares.
 
-    Its threshold is `huber`, in robust standard deviations of the residuals. `prior` is λcu, (K, d).
+    Its threshold is `huber`, in robust standard deviations of the residuals.
     """
     inverse = np.linalg.inv(matrix)
     history = np.zeros((iterations, len(theta)))
     excess: list[FloatArray] = []  # part of the residuals beyond the threshold, by segment
     for moved in history:
         right, targets = _huber_moments(design, theta, excess, backup)
-        previous, theta = theta, (inverse @ (right + prior)[..., None])[..., 0]
+        previous, theta = theta, (inverse @ right[..., None])[..., 0]
         excess = _excess(design, theta, targets, huber)
         np.abs(theta - previous).max(axis=1, out=moved)
         if not moved.any():  # a fixed point: further iterations change nothing
@@ -446,7 +444,6 @@ def fit_regressors(
     return Fitted(critics, np.array(history))
 
 
-_RAISED = (10, 100, 1000)  # times the ridge, where FQI diverges
 _SHOWING = 10  # number of updates needed to detect divergence from their growth
 
 
@@ -460,12 +457,11 @@ class FittedQ(Configurable):
     Parameters
     ----------
     features
-        φ(s, a); by default ``"polynomial"``: bias, main effects and pairwise products of standardised
-        states, one block for each discrete action. The whole log standardises them, for all folds.
+        φ(s, a); by default bias, main effects and pairwise products of the state, one block for each
+        discrete action.
     ridge
-        Penalty per observation, towards a constant; no unit matters, and constant rewards are exact for
-        every γ. `Absolute(λ)` is the paper's: of the raw features, whatever the number of rows, so that
-        the units of the states matter. ``"cv"`` chooses it by cross-validation over episodes.
+        Penalty per observation; `Absolute(λ)` for one that ignores the number of rows; ``"cv"`` to
+        choose it by cross-validation over episodes.
     iterations
         Number of Bellman updates.
     start
@@ -497,7 +493,7 @@ class FittedQ(Configurable):
     }
 
     features: Features | str | None = None
-    ridge: RidgeChoice = 3e-4
+    ridge: RidgeChoice = 1e-6
     iterations: int = 100
     start: Start = "reward"
     model: Any = None
@@ -526,17 +522,19 @@ class FittedQ(Configurable):
         if self.model is not None:
             return fit_regressors(self, task, folds, backup=backup, rng=rng)
         passes = backup is not None or self.tolerance is not None
-        features = as_features(self.features, task.log, raw=is_absolute(self.ridge))
-        design = Design(task, features, folds, passes)
-        system = regularise(design, self.ridge, rng)
+        design = Design(task, as_features(self.features, task.log), folds, passes)
+        matrix, stats = regularised_statistics(design, self.ridge, rng)
         if passes:
-            expected = ExpectedBackup(aggregate=backup, aggregate_first=self.aggregate_first)
-            theta, history = self._passes(design, system, expected)
-            return Fitted(LinearCritics(features, theta, _diverged(theta, history)), history)
-        theta, history = _iterate_statistics(system, self)
+            return self._passes(
+                design,
+                matrix,
+                stats,
+                ExpectedBackup(aggregate=backup, aggregate_first=self.aggregate_first),
+            )
+        theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
         diverged = _diverged(theta, history)
         if self.iterations < _SHOWING:  # too few updates to detect divergence from their growth
-            diverged = diverged | _expands(system)
+            diverged = diverged | _expands(stats, matrix, task.gamma)
         return Fitted(LinearCritics(design.features, theta, diverged), history)
 
     def stopping(self, members: int, *, together: bool) -> Stopping:
@@ -544,22 +542,28 @@ class FittedQ(Configurable):
         return Stopping(self.tolerance, together, np.ones(members, dtype=bool))
 
     def _passes(
-        self, design: Design, system: Regularised, backup: Backup
-    ) -> tuple[FloatArray, FloatArray]:
+        self,
+        design: Design,
+        matrix: FloatArray,
+        stats: Statistics,
+        backup: Backup,
+    ) -> Fitted:
         """Iterate with a pass over the data in each iteration, or one for each member in turn."""
         shared = backup.aggregate is not None
         stopping = self.stopping(design.folds.count, together=shared)
-        return iterate(
+        theta, history = iterate(
             design,
-            _first(system, self.start),
-            matrix=system.matrix,
-            moment=system.moment,
+            _first(stats, matrix, design.task.gamma, self.start),
+            matrix=matrix,
+            moment=stats.moment,
             iterations=self.iterations,
             backup=backup,
             in_turn=self.in_turn and shared,
             stopping=None if self.tolerance is None else stopping,
             scale=starting_scale(self.start, design.task.gamma),
         )
+        critics = LinearCritics(design.features, theta, _diverged(theta, history))
+        return Fitted(critics, history)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -581,10 +585,6 @@ class FQI(FittedQ):
     At `backup` (ROOM-FQI, algorithm 5) the box takes the maximum of the aggregate;
     ``aggregate_first=False`` gives the order of the text, the aggregate of the maxima. The maximum is
     taken over the logged actions only: there is no data on the others.
-
-    The maximum favours what linear critics extrapolate, so that FQI diverges on logs where FQE does
-    not. Then all folds are fitted again with 10, 100 and at last 1,000 times the ridge, and a note says
-    so. An `Absolute` ridge, and one of features without a known constant, is left as it is.
 
     Parameters
     ----------
@@ -628,73 +628,45 @@ class FQI(FittedQ):
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
     ) -> Fitted:
         """Fit a critic on each fold, with `backup` inside every Bellman target if it is given."""
-        raw = is_absolute(self.ridge)
-        task = with_rewards(task, self.reward, self.features, raw=raw)
+        task = with_rewards(task, self.reward, self.features)
         if self.model is not None:
             return super().fit(task, folds, backup=backup, rng=rng)
-        features = as_features(self.features, task.log, raw=raw)
+        features = as_features(self.features, task.log)
         require_actions(task.log, folds, features)
         design = Design(task, features, folds, keep=True)
+        matrix, stats = regularised_statistics(design, self.ridge, rng)
         greedy = GreedyBackup(
             actions=logged_actions(task.log),
             aggregate=backup,
             aggregate_first=self.aggregate_first,
         )
-        system = regularise(design, self.ridge, rng)
-        theta, history = self._iterated(design, system, greedy)
-        diverged, notes = _diverged(theta, history), tuple[str, ...]()
-        for factor in () if system.constant is None else _RAISED:
-            if not diverged.any():
-                break
-            raised = replace(system, penalty=factor * system.penalty)
-            again = self._iterated(design, raised, greedy)
-            if _diverged(*again).sum() < diverged.sum():
-                (theta, history), diverged = again, _diverged(*again)
-                notes = (
-                    f"FQI diverged with its ridge, and was fitted with {factor} times as much.",
-                )
-        return Fitted(LinearCritics(features, theta, diverged), history, notes)
-
-    def _iterated(
-        self, design: Design, system: Regularised, greedy: GreedyBackup
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return θ, (K, d), and its changes, (iterations, K)."""
         if self.huber is None:
-            return self._passes(design, system, greedy)
-        log = design.task.log
-        centre = float(np.median(log.rewards))
-        reach = self.huber * robust_scale(
-            log.rewards - centre
-        )  # one outlier moves no more than that
-        sums = np.add.reduceat(
-            np.clip(log.rewards, centre - reach, centre + reach), log.starts[:-1]
-        )
-        return iterate_huber(
+            return self._passes(design, matrix, stats, greedy)
+        theta, history = iterate_huber(
             design,
-            _first(system, self.start),
-            matrix=system.matrix,
-            prior=system.prior(np.asarray(design.folds.counts @ sums, dtype=float)),
+            _first(stats, matrix, task.gamma, self.start),
+            matrix=matrix,
             iterations=self.iterations,
             backup=greedy,
             huber=self.huber,
         )
+        return Fitted(LinearCritics(features, theta, _diverged(theta, history)), history)
 
 
-def _first(system: Regularised, start: Start) -> FloatArray:
-    """Return the first θ: the ridge regression of c·r, or zero, (K, d)."""
-    moment = system.stats.moment
+def _first(stats: Statistics, matrix: FloatArray, gamma: float, start: Start) -> FloatArray:
     if start == "zero":
-        return np.zeros_like(moment)
-    right = system.moment + (starting_scale(start, system.gamma) - 1) * moment
-    return solve(system.matrix, right[..., None])[..., 0]
+        return np.zeros_like(stats.moment)
+    return starting_scale(start, gamma) * solve(matrix, stats.moment[..., None])[..., 0]
 
 
-def _iterate_statistics(system: Regularised, settings: FittedQ) -> tuple[FloatArray, FloatArray]:
-    """Iterate θ ← c + Pθ, c = (Σφφᵀ+λI)⁻¹(Σφr + λcu), P = γ(Σφφᵀ+λI)⁻¹Σφφ'ᵀ: no data needed."""
-    right = np.concatenate([system.gamma * system.stats.cross, system.moment[..., None]], axis=2)
-    both = solve(system.matrix, right)
+def _iterate_statistics(
+    stats: Statistics, matrix: FloatArray, gamma: float, settings: FittedQ
+) -> tuple[FloatArray, FloatArray]:
+    """Iterate θ ← c + Pθ with c = (Σφφᵀ+λI)⁻¹Σφr and P = γ(Σφφᵀ+λI)⁻¹Σφφ'ᵀ: no data needed."""
+    right = np.concatenate([gamma * stats.cross, stats.moment[..., None]], axis=2)
+    both = solve(matrix, right)
     update, constant = both[..., :-1], both[..., -1:]
-    theta = _first(system, settings.start)[..., None]  # (K, d, 1)
+    theta = _first(stats, matrix, gamma, settings.start)[..., None]  # (K, d, 1)
     history = np.empty((settings.iterations, len(theta)))
     for moved in history:
         previous, theta = theta, constant + update @ theta
@@ -714,12 +686,12 @@ def _diverged(theta: FloatArray, history: FloatArray) -> BoolArray:
     return np.asarray(bad)
 
 
-def _expands(system: Regularised) -> BoolArray:
+def _expands(stats: Statistics, matrix: FloatArray, gamma: float) -> BoolArray:
     """Return for which members θ ← (Σφφᵀ + λI)⁻¹ Σφ (r + γφ'ᵀθ) has no limit, (K,).
 
     It has one if the spectral radius of γ (Σφφᵀ + λI)⁻¹ Σφφ'ᵀ is below 1.
     """
-    step = solve(system.matrix, system.gamma * system.stats.cross)
+    step = solve(matrix, gamma * stats.cross)
     radius = [
         np.abs(np.linalg.eigvals(each)).max() if np.isfinite(each).all() else np.inf
         for each in step

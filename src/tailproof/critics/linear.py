@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -243,11 +243,7 @@ _WIDEST = 1 << 22  # most numbers in the features of one chunk
 
 @dataclass(frozen=True)
 class Absolute(Configurable):
-    """A ridge penalty λ‖θ‖² that does not depend on the number of rows, as in the paper.
-
-    The default features are then the raw ones, also as in the paper, so that values depend on the units
-    of the states and, as the constant is shrunk to zero, are too small for γ near 1.
-    """
+    """A ridge penalty λ that does not depend on the number of rows, as in the paper."""
 
     value: float
 
@@ -258,11 +254,7 @@ class Absolute(Configurable):
 
 @dataclass(frozen=True)
 class PerObservation(Configurable):
-    """A ridge penalty λ = value · n: equally strong for a fold and the whole log.
-
-    It shrinks Q to a constant and not to zero (`Regularised`), and the default features are those of
-    standardised states: no unit matters, and constant rewards are exact for every γ.
-    """
+    """A ridge penalty λ = value · n: equally strong for a fold and the whole log."""
 
     value: float
 
@@ -274,11 +266,6 @@ class PerObservation(Configurable):
 Ridge = Absolute | PerObservation
 #: A penalty, a number of at least 0 per observation, or ``"cv"`` for cross-validation.
 RidgeChoice = Ridge | float | str
-
-
-def is_absolute(ridge: RidgeChoice) -> bool:
-    """Return whether a penalty is the paper's, of θ in the units of the log."""
-    return isinstance(ridge, Absolute)
 
 
 def as_ridge(ridge: RidgeChoice) -> Ridge:
@@ -333,7 +320,7 @@ class Design:
         """The statistics of all rows, from one pass over the data."""
         found: Statistics = self.reduce(part_statistics, operator.add)
         require_products(found.gram, LogError)
-        return replace(found, ended=(self.folds.counts @ self.task.log.ends).astype(float))
+        return found
 
     @property
     def shares_rows(self) -> bool:
@@ -386,24 +373,22 @@ class Design:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Σφφᵀ, Σφφ'ᵀ, Σφr and the numbers of rows, for each member; they add up over rows."""
+    """Σφφᵀ, Σφφ'ᵀ, Σφr and the number of rows, for each member; they add up over rows."""
 
     gram: FloatArray  # (K, d, d)
     cross: FloatArray  # (K, d, d)
     moment: FloatArray  # (K, d)
     count: FloatArray  # (K,)
-    ended: FloatArray  # (K,) terminal rows
 
     @classmethod
     def zeros(cls, members: int, size: int) -> Statistics:
         """Return zero statistics; raise if they need more than a quarter of the memory."""
         require_room(2 * members, size)
         square = (members, size, size)
-        counts = np.zeros((2, members))
-        return cls(np.zeros(square), np.zeros(square), np.zeros(square[:2]), *counts)
+        return cls(np.zeros(square), np.zeros(square), np.zeros(square[:2]), np.zeros(members))
 
     def map(self, function: Callable[..., FloatArray], *others: Statistics) -> Statistics:
-        """Apply a function to each of the arrays, together with those of `others`."""
+        """Apply a function to each of the four arrays, together with those of `others`."""
         return Statistics(*map(function, *(vars(each).values() for each in (self, *others))))
 
     def __add__(self, other: Statistics) -> Statistics:
@@ -435,8 +420,8 @@ def part_statistics(design: Design, part: range) -> Statistics:
     return total
 
 
-def require_rank(design: Design, stats: Statistics, penalty: FloatArray) -> None:
-    """Check the rank of Σφφᵀ.
+def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> FloatArray:
+    """Return Σφφᵀ + λI, (K, d, d), after checking its rank.
 
     A rank-deficient Gram matrix raises a `SingularError` without a ridge. With a ridge it gives a
     `SingularWarning` if the policy needs the missing directions, where the ridge sets θ to zero.
@@ -459,6 +444,7 @@ def require_rank(design: Design, stats: Statistics, penalty: FloatArray) -> None
                 SingularWarning,
                 stacklevel=2,
             )
+    return gram + penalty[:, None, None] * np.eye(d)
 
 
 def _goes_beyond(design: Design, stats: Statistics, fold: int, missing: int) -> bool:
@@ -488,6 +474,17 @@ def solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
             if np.linalg.matrix_rank(one) == len(one):
                 solution[k] = np.linalg.solve(one, vector)
         return solution
+
+
+def fixed_point(
+    gram: FloatArray, stats: Statistics, gamma: float, cross: FloatArray | None = None
+) -> FloatArray:
+    """Return θ of (Σφφᵀ + λI − γΣφφ'ᵀ)θ = Σφr for each member, (K, d): LSTD.
+
+    `gram` is Σφφᵀ + λI; `cross` is Σφφ'ᵀ, by default that of the statistics.
+    """
+    matrix = gram - gamma * (stats.cross if cross is None else cross)
+    return solve(matrix, stats.moment[..., None])[..., 0]
 
 
 def robust_scale(residuals: FloatArray) -> float:
@@ -595,9 +592,6 @@ def huber_regression(
 
 
 CANDIDATES = tuple(10.0**power for power in range(-8, 1))
-# An action's intercept is penalised less than its effects: in states that a fold lacks, an action is
-# worth what it is worth elsewhere. Unpenalised intercepts let small folds diverge.
-_INTERCEPT = 0.03
 
 
 def require_ridge(ridge: RidgeChoice) -> None:
@@ -606,77 +600,13 @@ def require_ridge(ridge: RidgeChoice) -> None:
         as_ridge(ridge)
 
 
-@dataclass(frozen=True)
-class Regularised:
-    """Regressions on φ with the penalty λ(θ − cu)ᵀW(θ − cu), where u has φᵀu = 1 everywhere.
-
-    c = Σr / D, D = Σ(1 − γ·[not terminal]), is the value if all states and actions were alike, and
-    r̄/(1 − γ) where nothing ends. Constant rewards are therefore exact for every γ, and a ridge of any
-    size keeps Q near the mean instead of near zero. c is zero for an `Absolute` ridge, for features
-    without a known constant, and where D is zero.
-    """
-
-    stats: Statistics
-    penalty: FloatArray  # (K,) λ
-    weights: FloatArray  # (d,) the diagonal of W
-    constant: FloatArray | None  # (d,) u
-    gamma: float
-
-    @classmethod
-    def of(cls, stats: Statistics, ridge: Ridge, features: Any, gamma: float) -> Regularised:
-        """Return the statistics with a penalty."""
-        known = None if is_absolute(ridge) else getattr(features, "constant", None)
-        constant = None if known is None else known()
-        weights = np.ones(stats.gram.shape[-1])
-        if constant is not None:
-            weights[constant != 0] = _INTERCEPT
-        return cls(stats, ridge.penalty(stats.count), weights, constant, gamma)
-
-    @cached_property
-    def matrix(self) -> FloatArray:
-        """Σφφᵀ + λW, (K, d, d)."""
-        return self.stats.gram + self.penalty[:, None, None] * np.diag(self.weights)
-
-    @cached_property
-    def moment(self) -> FloatArray:
-        """Σφr + λcWu, (K, d)."""
-        moment = self.stats.moment
-        return moment if self.constant is None else moment + self.prior(moment @ self.constant)
-
-    def prior(self, total: FloatArray) -> FloatArray:
-        """Return λcWu, (K, d), for rewards of this sum, (K,)."""
-        if self.constant is None:
-            return np.zeros_like(self.stats.moment)
-        return np.asarray((self.strength * total)[:, None] * self.weights * self.constant)
-
-    def lifted(self, direction: FloatArray) -> FloatArray:
-        """Return (I + λ/D·uuᵀW)x for each member, (K, d): xᵀ(Σφr + λcWu) is that of x times Σφr."""
-        if self.constant is None:
-            return direction
-        level = self.strength * (direction @ (self.weights * self.constant))
-        return np.asarray(direction + level[:, None] * self.constant)
-
-    @property
-    def strength(self) -> FloatArray:
-        """λ/D, (K,)."""
-        horizon = (1 - self.gamma) * self.stats.count + self.gamma * self.stats.ended
-        return np.divide(self.penalty, horizon, out=np.zeros_like(horizon), where=horizon > 0)
-
-    def equations(self, cross: FloatArray | None = None) -> FloatArray:
-        """Return LSTD's A = Σφφᵀ + λI − γΣφφ'ᵀ, (K, d, d); Σφφ'ᵀ may be given as `cross`."""
-        return self.matrix - self.gamma * (self.stats.cross if cross is None else cross)
-
-    def fixed_point(self, cross: FloatArray | None = None) -> FloatArray:
-        """Return θ with Aθ = Σφr + λcu for each member, (K, d): LSTD; `cross` as in `equations`."""
-        return solve(self.equations(cross), self.moment[..., None])[..., 0]
-
-
-def regularise(design: Design, ridge: RidgeChoice, rng: np.random.Generator) -> Regularised:
-    """Return the design's statistics with a ridge penalty, after checking their rank."""
-    chosen = choose_ridge(design, rng=rng) if ridge == "cv" else as_ridge(ridge)
+def regularised_statistics(
+    design: Design, ridge: RidgeChoice, rng: np.random.Generator
+) -> tuple[FloatArray, Statistics]:
+    """Return Σφφᵀ + λI for each fold, (K, d, d), and the statistics it came from."""
+    penalty = choose_ridge(design, rng=rng) if ridge == "cv" else as_ridge(ridge)
     stats = design.statistics
-    require_rank(design, stats, chosen.penalty(stats.count))
-    return Regularised.of(stats, chosen, design.features, design.task.gamma)
+    return regularised(design, stats, penalty.penalty(stats.count)), stats
 
 
 def choose_ridge(design: Design, *, rng: np.random.Generator, parts: int = 5) -> PerObservation:
@@ -695,11 +625,12 @@ def choose_ridge(design: Design, *, rng: np.random.Generator, parts: int = 5) ->
     folds = Split(min(parts, log.n_groups)).assign(log, rng)
     held_out = Design(design.task, design.features, folds)
     rest = held_out.statistics.map(total_without)
-    gamma = design.task.gamma
+    identity = np.eye(design.features.size)
+    penalties = [PerObservation(value).penalty(rest.count) for value in CANDIDATES]
     theta = np.stack(
         [
-            Regularised.of(rest, PerObservation(value), design.features, gamma).fixed_point()
-            for value in CANDIDATES
+            fixed_point(rest.gram + each[:, None, None] * identity, rest, design.task.gamma)
+            for each in penalties
         ]
     )
     errors = held_out.reduce(partial(_held_out_errors, theta), operator.add)

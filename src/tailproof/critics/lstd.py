@@ -16,8 +16,9 @@ from tailproof.critics.fitted_q import GreedyBackup, logged_actions, require_act
 from tailproof.critics.linear import (
     Design,
     RidgeChoice,
-    is_absolute,
-    regularise,
+    Statistics,
+    fixed_point,
+    regularised_statistics,
     require_ridge,
 )
 from tailproof.critics.rewards import Rewards, as_rewards, with_rewards
@@ -42,20 +43,24 @@ class LSTD(WithoutBackup):
     capabilities: ClassVar[Capabilities] = Capabilities(("value", "pointwise"), needs="chunks")
 
     features: Features | str | None = None
-    ridge: RidgeChoice = 3e-4
+    ridge: RidgeChoice = 1e-6
 
     def __post_init__(self) -> None:
         require_ridge(self.ridge)
 
     def design(self, task: Task, folds: Folds, *, keep: bool = False) -> Design:
         """Return the task in this base's features."""
-        features = as_features(self.features, task.log, raw=is_absolute(self.ridge))
-        return Design(task, features, folds, keep)
+        return Design(task, as_features(self.features, task.log), folds, keep)
+
+    def system(self, design: Design, rng: np.random.Generator) -> tuple[FloatArray, Statistics]:
+        """Return A for each fold, (K, d, d), and the statistics it came from."""
+        gram, stats = regularised_statistics(design, self.ridge, rng)
+        return gram - design.task.gamma * stats.cross, stats
 
     def solved(self, design: Design, rng: np.random.Generator) -> Fitted:
         """Solve for θ on each fold."""
-        theta = regularise(design, self.ridge, rng).fixed_point()
-        return Fitted(LinearCritics(design.features, theta))
+        gram, stats = regularised_statistics(design, self.ridge, rng)
+        return Fitted(LinearCritics(design.features, fixed_point(gram, stats, design.task.gamma)))
 
     def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
         return self.solved(self.design(task, folds), rng)
@@ -95,21 +100,20 @@ class LSPI(WithoutBackup):
         return replace(LEARNER, needs="chunks" if self.reward is None else "memory")
 
     def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
-        raw = is_absolute(self.ridge)
-        task = with_rewards(task, self.reward, self.features, raw=raw)
-        features = as_features(self.features, task.log, raw=raw)
+        task = with_rewards(task, self.reward, self.features)
+        features = as_features(self.features, task.log)
         require_actions(task.log, folds, features)
         design = Design(task, features, folds, keep=True)
-        system = regularise(design, self.ridge, rng)
+        matrix, stats = regularised_statistics(design, self.ridge, rng)
         greedy = GreedyBackup(actions=logged_actions(task.log))
-        theta = replace(system, gamma=0.0).fixed_point()  # the greedy policy of the reward alone
+        theta = fixed_point(matrix, stats, 0.0)  # the greedy policy of the reward alone
         history = np.zeros((self.iterations, folds.count))
-        cross = np.full_like(system.matrix, np.nan)
+        cross = np.full_like(matrix, np.nan)
         for moved in history:
             before, cross = cross, design.reduce(partial(_crossed, greedy, theta), operator.add)
             if np.array_equal(before, cross):  # no greedy action changed
                 break
-            previous, theta = theta, system.fixed_point(cross)
+            previous, theta = theta, fixed_point(matrix, stats, task.gamma, cross)
             np.abs(theta - previous).max(axis=1, out=moved)
         return Fitted(LinearCritics(features, theta), history)  # θ of a singular system is NaN
 

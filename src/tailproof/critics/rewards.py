@@ -155,12 +155,10 @@ def as_rewards(given: Rewards | str | None) -> Rewards | None:
     )
 
 
-def with_rewards(
-    task: Task, given: Rewards | str | None, features: Features | str | None, *, raw: bool = False
-) -> Task:
-    """Return the task with its rewards replaced by a reward model; `raw` as in `as_features`."""
+def with_rewards(task: Task, given: Rewards | str | None, features: Features | str | None) -> Task:
+    """Return the task with its rewards replaced by a reward model."""
     rewards = as_rewards(given)
     if rewards is None:
         return task
     log: Log = task.log
-    return replace(task, log=log.with_rewards(rewards(log, as_features(features, log, raw=raw))))
+    return replace(task, log=log.with_rewards(rewards(log, as_features(features, log))))

@@ -16,16 +16,13 @@ import numpy as np
 from tailproof.arrays import AnyArray, FloatArray, IntArray, RowIndex, require_fraction
 from tailproof.critics.linear import (
     Design,
-    Regularised,
     Ridge,
     Statistics,
     as_ridge,
     choose_ridge,
-    is_absolute,
-    require_rank,
+    regularised,
     solve,
 )
-from tailproof.critics.lstd import LSTD
 from tailproof.critics.task import PolicyOnLog, Task
 from tailproof.doors.decisive import episode_name
 from tailproof.doors.estimate import Estimate
@@ -41,7 +38,7 @@ from tailproof.errors import (
     TailproofWarning,
 )
 from tailproof.estimators.importance import IPS, BanditDR, importance_weights
-from tailproof.features import Features, as_features, at_actions
+from tailproof.features import Features, at_actions, default_features
 from tailproof.files import as_frame, plain, scalar
 from tailproof.log.budget import sample_to_budget
 from tailproof.log.folds import Folds
@@ -105,7 +102,6 @@ class Reference(ABC):
     start: FloatArray  # g, (d,)
     gamma: float
     ridge: Ridge
-    features: Features | None = None
     weights: FloatArray | None = None  # (n,)
 
     @property
@@ -171,7 +167,9 @@ class Reference(ABC):
         return Statistics(*stacked)
 
     def _theta(self, stats: Statistics) -> FloatArray:
-        return Regularised.of(stats, self.ridge, self.features, self.gamma).fixed_point()  # (K, d)
+        ridge = self.ridge.penalty(stats.count)[:, None, None] * np.eye(len(self.start))
+        matrix = stats.gram - self.gamma * stats.cross + ridge
+        return solve(matrix, stats.moment[..., None])[..., 0]  # (K, d)
 
 
 def _difference(stats: Statistics, member: int, part: Statistics) -> Statistics:
@@ -218,32 +216,28 @@ class MeanReference(Reference):
 def _sums(counts: IntArray, sums: FloatArray) -> Statistics:
     """Return the statistics of a single feature, 1, with these sums of rewards."""
     gram = counts[:, None, None].astype(float)
-    rows = counts.astype(float)
-    return Statistics(gram, np.zeros_like(gram), sums[:, None], rows, np.zeros_like(rows))
+    return Statistics(gram, np.zeros_like(gram), sums[:, None], counts.astype(float))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinearReference(Reference):
-    """LSTD, which equals linear MIS: Ĵ = gᵀA⁻¹Mb = mean(w_i r_i), w_i = n·φ_iᵀMA⁻ᵀg.
+    """LSTD, which equals linear MIS: Ĵ = gᵀA⁻¹b = mean(w_i r_i), w_i = n·φ_iᵀA⁻ᵀg.
 
     A = Σφ(φ − γφ')ᵀ + λI, b = Σφr and g, the mean of φ over starts and policy, are sums over
     episodes, so that leaving one out needs only a small system: with A_e, b_e, g_e its parts,
 
-        Ĵ₍₋ₑ₎ = (E·g − g_e)ᵀ (A − A_e)⁻¹ M₍₋ₑ₎(b − b_e) / (E − 1),
+        Ĵ₍₋ₑ₎ = (E·g − g_e)ᵀ (A − A_e)⁻¹ (b − b_e) / (E − 1),
 
-    where A − A_e has the ridge of the remaining rows, and M = I + λ/D·uuᵀ shrinks Q to the constant c
-    (`Regularised`). To first order, with δ the Bellman residuals, V_e = g_eᵀθ the value at the start of
-    the episode, and D_e and λ_e = λ − λ₍₋ₑ₎ its parts of D and λ,
+    where A − A_e has the ridge of the remaining rows. To first order, with δ the Bellman residuals
+    and V_e = g_eᵀθ the value at the start of the episode,
 
-        Ĵ − Ĵ₍₋ₑ₎ ≈ Σ_{i∈e} (w_i δ_i / n + λ/D·uᵀA⁻ᵀg·(r_i − δ_i)) − λ/D·uᵀA⁻ᵀg·cD_e
-                    − λ_e·gᵀA⁻¹(θ − cu) + (V_e − Ĵ) / (E − 1).
+        Ĵ − Ĵ₍₋ₑ₎ ≈ Σ_{i∈e} w_i δ_i / n − (λ − λ₍₋ₑ₎)·gᵀA⁻¹θ + (V_e − Ĵ) / (E − 1).
     """
 
     task: Task
     features: Features
     first_actions: tuple[AnyArray, FloatArray]  # of the policy where episodes start, and weights
     direction: FloatArray  # A⁻ᵀg, (d,)
-    system: Regularised
     weights: FloatArray  # (n,)
     residuals: FloatArray  # (n,)
 
@@ -259,18 +253,10 @@ class LinearReference(Reference):
         log = self.log
         rows = np.array([float(log.n_transitions)])
         own = np.add.reduceat(self.weights * self.residuals, log.starts[:-1]) / rows
-        spared = self.ridge.penalty(rows) - self.ridge.penalty(rows - log.lengths)  # λ_e
-        own -= spared * float(self.direction @ self.theta)
-        horizon = (1 - self.gamma) * log.lengths + self.gamma * log.ends  # D_e
-        if (constant := self.system.constant) is not None and horizon.any():
-            reach = float(self.direction @ constant)  # uᵀA⁻ᵀg
-            slope = float(self.system.strength[0]) * reach
-            predicted = np.add.reduceat(log.rewards - self.residuals, log.starts[:-1])
-            level = float(log.rewards.sum() / horizon.sum())  # c
-            own += slope * (predicted - level * horizon) + spared * level * reach
+        less_ridge = self.ridge.penalty(rows) - self.ridge.penalty(rows - log.lengths)
         values = [self.start_features(some) @ self.theta for some in _chunks(log.n_episodes)]
         moved = (np.concatenate(values) - self.value) / max(log.n_episodes - 1, 1)
-        return np.asarray(own + moved)
+        return np.asarray(own - less_ridge * float(self.direction @ self.theta) + moved)
 
     def target_features(self, rows: RowIndex) -> FloatArray:
         """Return Σ_a π(a|s') φ(s', a) at the next states of these rows, (m, d)."""
@@ -286,8 +272,7 @@ class LinearReference(Reference):
             phi = self.features(log.states[rows], log.actions[rows])
             after = self.target_features(rows) * ~log.terminated[rows, None]
             moment, count = phi.T @ log.rewards[rows], np.array([float(len(phi))])
-            sums = (phi.T @ phi)[None], (phi.T @ after)[None], moment[None]
-            stats += Statistics(*sums, count, log.terminated[rows].sum(keepdims=True).astype(float))
+            stats += Statistics((phi.T @ phi)[None], (phi.T @ after)[None], moment[None], count)
             total = total - self.start_features(slice(episode, episode + 1))[0]
         return stats, total / (log.n_episodes - len(episodes))
 
@@ -297,20 +282,19 @@ def linear_reference(
 ) -> LinearReference:
     """Return LSTD with the features and the ridge of a method, or the default ones."""
     acts, base = for_log(policy, log), None if method is None else method.base
-    ridge: Any = getattr(base, "ridge", LSTD().ridge)
-    features = as_features(getattr(base, "features", None), log, raw=is_absolute(ridge))
+    features = getattr(base, "features", None) or default_features(log)
     task = Task(log, gamma, acts, log.first_states, seed=seed, initial_rows=log.first_rows)
     task = task.with_next_actions()
     blocks = _block_of_episode(log, seed)
     members = np.arange(blocks.max() + 1)[:, None]
     design = Design(task, features, Folds((blocks == members).astype(np.int8)))
+    ridge: Any = getattr(base, "ridge", 1e-6)
     ridge = (
         choose_ridge(design, rng=np.random.default_rng(seed)) if ridge == "cv" else as_ridge(ridge)
     )
     stats = design.statistics
-    whole = stats.map(lambda each: each.sum(axis=0, keepdims=True))
-    require_rank(design, whole, ridge.penalty(whole.count))
-    system = Regularised.of(whole, ridge, features, gamma)
+    whole = Statistics(*(each.sum(axis=0, keepdims=True) for each in vars(stats).values()))
+    matrix = regularised(design, whole, ridge.penalty(whole.count)) - gamma * whole.cross
     first = task.acts.draws(  # those of `Task.initial_points`, one row per episode
         log.first_states,
         count=task.draws,
@@ -323,15 +307,14 @@ def linear_reference(
         phi = at_actions(features, log.first_states[some], actions[some])
         start = start + phi.mix(chances[some]).sum(axis=0)
     start = start / log.n_episodes
-    theta = system.fixed_point()[0]
-    direction = solve(np.swapaxes(system.equations(), 1, 2), start[None, :, None])[..., 0]
-    lifted, direction = system.lifted(direction)[0], direction[0]
+    theta = solve(matrix, whole.moment[..., None])[0, :, 0]
+    direction = solve(np.swapaxes(matrix, 1, 2), start[None, :, None])[0, :, 0]
     if not (np.isfinite(theta).all() and np.isfinite(direction).all()):
         raise SingularError(
             "The policy's linear system has no solution on this log. Use a larger ridge, fewer "
             "features or a smaller gamma: method=method('lstd', ridge=1e-3, features=...)."
         )
-    weights, residuals = _by_row(task, features, theta, lifted)
+    weights, residuals = _by_row(task, features, theta, direction)
     return LinearReference(
         log=log,
         name="LSTD",
@@ -346,7 +329,6 @@ def linear_reference(
         features=features,
         first_actions=first,
         direction=direction,
-        system=system,
         residuals=residuals,
     )
 

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from tailproof.arrays import AnyArray, FloatArray, IntArray, as_array, require_finite
 from tailproof.critics.custom import Custom
 from tailproof.critics.ensembles import Critics
-from tailproof.critics.linear import is_absolute
 from tailproof.critics.lstd import LSTD
 from tailproof.critics.task import Task, summarise_policy, without_copies
 from tailproof.doors.estimate import (
@@ -179,11 +178,11 @@ def _for_states(base: Any, log: Log) -> Any:
     changes: dict[str, Any] = {}
     features = getattr(base, "features", None)
     if isinstance(features, str):
-        features = as_features(features, log, raw=is_absolute(getattr(base, "ridge", 0.0)))
+        features = as_features(features, log)
     if isinstance(features, PerAction):
         changes["features"] = replace(features, n_actions=1)
     elif isinstance(features, Joint):
-        changes["features"] = "raw"  # products of the state, without the action
+        changes["features"] = None  # the default: products of the state, without the action
     elif features is not None:
         changes["features"] = AverageFeatures(features, *_usual_actions(log))
     if hasattr(base, "critic"):
@@ -212,11 +211,6 @@ class AverageFeatures:
     def size(self) -> int:
         """Number of features, d."""
         return self.features.size
-
-    def constant(self) -> FloatArray | None:
-        """Return θ with ψᵀθ = 1 everywhere, (d,), or None if φ has no `constant`."""
-        known = getattr(self.features, "constant", None)
-        return None if known is None else known()
 
     def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:  # noqa: ARG002
         """Return ψ at n states, (n, d); there is only one action."""

@@ -23,7 +23,6 @@ from tailproof.critics.linear import (
     Unit,
     bellman_residuals,
     check_mean,
-    regularise,
     unit_mean,
 )
 from tailproof.critics.lstd import LSTD
@@ -62,7 +61,7 @@ class DR(Configurable):
 
     critic: CriticAlgorithm = field(default_factory=LSTD)
     features: Features | str | None = None
-    ridge: Any = 3e-4
+    ridge: Any = 1e-6
     mean: Mean = SampleMean()
     unit: Unit = "step"
     parts: int = 2
@@ -87,10 +86,10 @@ class DR(Configurable):
             critics: Critics = self.critic.solved(design, rng).critics  # from the same statistics
         else:
             critics = self.critic.fit(task, training, backup=None, rng=rng).critics
-        system = regularise(design, self.ridge, rng)
+        matrix, stats = lstd.system(design, rng)
         points = task.initial_points()
         direct = critics.values(points.states, points.actions) @ points.weights  # (K · parts,)
-        weights = marginal_weights(lstd.design(task, parts), system)
+        weights = marginal_weights(lstd.design(task, parts), matrix, trained_on=stats.count)
         average = partial(unit_mean, mean=self.mean, unit=self.unit, rng=rng)
         return corrected(task, critics, folds, parts, weights, direct, average)
 

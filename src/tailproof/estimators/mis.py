@@ -13,10 +13,8 @@ from tailproof.critics.base import Capabilities, Numbers
 from tailproof.critics.linear import (
     Design,
     EpisodeLengths,
-    Regularised,
     Unit,
     check_mean,
-    regularise,
     side_by_side,
     solve,
     unit_mean,
@@ -61,7 +59,7 @@ class MIS(Configurable):
     capabilities: ClassVar[Capabilities] = Capabilities(needs="chunks")
 
     features: Features | str | None = None
-    ridge: Any = 3e-4
+    ridge: Any = 1e-6
     mean: Mean | TailPooled = SampleMean()
     unit: Unit = "step"
     self_normalised: bool = False
@@ -79,7 +77,8 @@ class MIS(Configurable):
             )
         lstd = LSTD(features=self.features, ridge=self.ridge)
         design = lstd.design(task, folds, keep=True)
-        weights = marginal_weights(design, regularise(design, self.ridge, rng))
+        matrix, _ = lstd.system(design, rng)
+        weights = marginal_weights(design, matrix)
         every = EpisodeLengths.of(task.log)
         values, samples = np.empty(folds.count), []
         for k, weight in enumerate(weights):
@@ -93,31 +92,29 @@ class MIS(Configurable):
         return Numbers(values, tuple(samples), tuple(weights))
 
 
-def marginal_direction(design: Design, system: Regularised) -> FloatArray:
-    """Return MA⁻ᵀg for each member, (K, d): the marginal weights are w_i = n φ_iᵀMA⁻ᵀg.
-
-    M = I + λ/D·uuᵀ (`Regularised.lifted`): the mean of w·(1 − γ·[not terminal]) is one.
-    """
+def marginal_direction(design: Design, matrix: FloatArray) -> FloatArray:
+    """Return A⁻ᵀg for each member, (K, d): the marginal weights are w_i = n φ_iᵀA⁻ᵀg."""
     points = design.task.initial_points()
     start = np.zeros(design.features.size)  # g
     for first in range(0, len(points.weights), _FEW):  # the features of all may not fit in memory
         rows = slice(first, first + _FEW)
         start += points.weights[rows] @ design.features(points.states[rows], points.actions[rows])
-    equations = system.equations()
-    right = np.broadcast_to(start[:, None], (*equations.shape[:2], 1))
-    return system.lifted(solve(np.swapaxes(equations, 1, 2), right)[..., 0])
+    right = np.broadcast_to(start[:, None], (*matrix.shape[:2], 1))
+    return solve(np.swapaxes(matrix, 1, 2), right)[..., 0]
 
 
-def marginal_weights(design: Design, system: Regularised) -> list[FloatArray]:
-    """Return the marginal weights of the rows of each member, in the order of its rows.
+def marginal_weights(
+    design: Design, matrix: FloatArray, *, trained_on: FloatArray | None = None
+) -> list[FloatArray]:
+    """Return w_i = n_k φ_iᵀA_k⁻ᵀg for the rows of each member, in the order of its rows.
 
-    The rows of the design may be others than those that A and the system were fitted to.
+    `trained_on` is n_k, if A_k was fitted to other rows than the design's.
     """
-    part = partial(weights_of_part, marginal_direction(design, system))
+    part = partial(weights_of_part, marginal_direction(design, matrix))
     log, folds = design.task.log, design.folds
     weights = design.reduce(part, side_by_side)
     result = []
     for k in range(folds.count):
         own = weights[k if design.shares_rows else 0][log.rows(folds.episodes(k))]
-        result.append(own * system.stats.count[k])
+        result.append(own * (len(own) if trained_on is None else trained_on[k]))
     return result

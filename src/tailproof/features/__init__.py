@@ -17,8 +17,8 @@ from tailproof.features.maps import (
     Trees,
     at_actions,
     at_every_action,
+    default_features,
     mixed_features,
-    raw_features,
 )
 
 __all__ = [
@@ -39,8 +39,8 @@ __all__ = [
     "as_features",
     "at_actions",
     "at_every_action",
+    "default_features",
     "mixed_features",
     "named_features",
-    "raw_features",
     "table_for",
 ]

@@ -19,24 +19,23 @@ from tailproof.features.maps import (
     FittedMap,
     Fourier,
     Interactions,
+    Joint,
     PerAction,
     Standardise,
     Table,
     Trees,
-    affords_products,
+    default_features,
     joined,
-    raw_features,
 )
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
 
 #: Valid names for `features=`.
-NAMES = ("polynomial", "raw", "interactions", "splines", "fourier", "table", "trees")
+NAMES = ("polynomial", "interactions", "splines", "fourier", "table", "trees")
 KNOTS = 6
 TREES = 10
 LARGEST = 400  # most features of one map, so that its systems are solved in milliseconds
 _ROWS = 10  # fewest rows per feature
-_REPRESENTATIVES = 200_000  # rows to which a polynomial is fitted
 _STATES = 200  # most distinct states for a table
 _VISITS = 20  # fewest mean visits of each state for a table
 
@@ -61,10 +60,8 @@ class JointBasis:
         return self.basis(joined(states, actions))
 
 
-def as_features(given: Features | str | None, log: Log, *, raw: bool = False) -> Features:
-    """Return the given features, those of a name, or the default, which is ``"polynomial"``.
-
-    `raw`: whether polynomials are of the states as they are instead of standardised ones.
+def as_features(given: Features | str | None, log: Log) -> Features:
+    """Return the given features, those of a name, or the default.
 
     Examples
     --------
@@ -73,72 +70,44 @@ def as_features(given: Features | str | None, log: Log, *, raw: bool = False) ->
     >>> as_features(None, log).size, as_features("splines", log).size
     (22, 70)
     """
-    if given is None or isinstance(given, str):
-        return named_features(given or "polynomial", log, raw=raw)
+    if given is None:
+        return default_features(log)
+    if isinstance(given, str):
+        return named_features(given, log)
     return given
 
 
-def named_features(name: str, log: Log, *, raw: bool = False) -> Features:
-    """Return the features of this name, fitted to the states of a log.
+def named_features(name: str, log: Log) -> Features:
+    """Return the features of this name for a log, fitted to its states.
 
-    ``"polynomial"`` are bias, main effects and pairwise products of the state, in one model for each
-    action, as in the paper's released code; ``"interactions"`` those of its text, main effects and
+    ``"polynomial"`` are those of the paper's released code: bias, main effects and pairwise products
+    of the state, in one model for each action; ``"interactions"`` those of its text, main effects and
     products of state and action in one model. ``"splines"`` add six
     knots for each variable, ``"fourier"`` up to 100 random Fourier features, ``"table"`` is one feature
     per state, and ``"trees"`` are the leaves of ten randomised trees fitted to reward and state change.
-    States are standardised; ``"raw"`` are the polynomials of the states as they are, as in the paper,
-    whose ridge depends on their units, and so are the first two if `raw`.
     """
     if name not in NAMES:
         raise MethodError(
             f"features must be a feature map or one of {', '.join(map(repr, NAMES))}. "
             f"Got {name!r} instead."
         )
-    continuous = not isinstance(log.action_space, Discrete)
-    if name == "raw" or (raw and (name == "polynomial" or (continuous and name == "interactions"))):
-        return raw_features(log)
-    if continuous:
-        return JointBasis(_state_map("polynomial" if name == "interactions" else name, log))
-    shape = len(log.state_names), log.n_actions
     if name == "interactions":
-        return Interactions(*shape, None if raw else Standardise.fit(representatives(log)))
-    return PerAction(_state_map(name, log), *shape)
-
-
-def representatives(log: Log) -> FloatArray:
-    """Return the states to which a map is fitted, joined with continuous actions, (m, p).
-
-    These are all states, or evenly spaced ones and those with the extremes of each variable.
-    """
-
-    def joint(states: FloatArray, actions: AnyArray) -> FloatArray:
-        return states if isinstance(log.action_space, Discrete) else joined(states, actions)
-
-    every = log.n_transitions // _REPRESENTATIVES
-    if every < 2:
-        return joint(log.states, log.actions)
-    rows = []
-    for part in log.parts:
-        for chunk in log.chunks(part):
-            own = joint(chunk.states, chunk.actions)
-            rows += [chunk.first + own.argmin(axis=0), chunk.first + own.argmax(axis=0)]
-    candidates = np.concatenate(rows)
-    found = joint(log.states[candidates], log.actions[candidates])
-    extreme = candidates[[*found.argmin(axis=0), *found.argmax(axis=0)]]
-    chosen = np.unique([*range(0, log.n_transitions, every), *extreme])
-    return joint(log.states[chosen], log.actions[chosen])
-
-
-def _state_map(name: str, log: Log) -> FittedMap:
-    """Return ψ(s), or for continuous actions ψ(s, a)."""
-    continuous = not isinstance(log.action_space, Discrete)
-    blocks = 1 if continuous else log.n_actions
+        if not isinstance(log.action_space, Discrete):
+            return Joint(len(log.state_names), log.action_space.dimension)
+        return Interactions(len(log.state_names), log.n_actions)
+    if not isinstance(log.action_space, Discrete):
+        return JointBasis(_state_map(name, log, joined(log.states, log.actions)))
     if name == "polynomial":
-        products = continuous or affords_products(len(log.state_names), blocks)
-        return Basis.fit(representatives(log), products=products, squares=continuous)
-    states = joined(log.states, log.actions) if continuous else log.states
+        return default_features(log)
+    return PerAction(_state_map(name, log, log.states), len(log.state_names), log.n_actions)
+
+
+def _state_map(name: str, log: Log, states: FloatArray) -> FittedMap:
+    if name == "polynomial":
+        return Basis.fit(states, squares=True)
     if name == "splines":
-        return Basis.fit(states, knots=KNOTS, squares=continuous)
+        return Basis.fit(states, knots=KNOTS, squares=not isinstance(log.action_space, Discrete))
+    blocks = log.n_actions if isinstance(log.action_space, Discrete) else 1
     if name == "fourier":
         return Fourier.fit(states, waves=int(np.clip(len(states) // (_ROWS * blocks), 5, 100)))
     if name == "table":

@@ -475,7 +475,7 @@ class Interactions(Configurable):
     """Bias, main effects and pairwise products of (s, a) in one model, as the paper's text has it.
 
     Discrete actions are 0/1 columns, one for every action but the first. The released code fits one
-    model for each action instead, which is `PerAction(Polynomial(), ...)`. States may be standardised.
+    model for each action instead, which is `PerAction(Polynomial(), ...)`.
 
     Examples
     --------
@@ -485,22 +485,15 @@ class Interactions(Configurable):
 
     state_dimension: int
     n_actions: int
-    standardise: Standardise | None = None
 
     @property
     def size(self) -> int:
         """Number of features."""
-        p = self.state_dimension if self.standardise is None else len(self.standardise.columns)
+        p = self.state_dimension
         return Polynomial().size(p) + (self.n_actions - 1) * (1 + p)
-
-    def constant(self) -> FloatArray | None:
-        """Return θ with φᵀθ = 1 everywhere, (d,), or None for raw states."""
-        return None if self.standardise is None else np.asarray(np.eye(1, self.size)[0])
 
     def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return φ at n state-action pairs, (n, d)."""
-        if self.standardise is not None:
-            states = self.standardise(states)
         main = np.column_stack([np.ones(len(states)), states])
         taken = [main * (actions == action)[:, None] for action in range(1, self.n_actions)]
         return np.hstack([Polynomial()(states), *taken])
@@ -576,20 +569,16 @@ def mixed_features(
     return at_actions(features, states, actions).mix(weights)
 
 
-def raw_features(log: Log) -> Features:
-    """Return the features of the paper's released code, or for continuous actions the `Joint` ones.
+def default_features(log: Log) -> Features:
+    """Return the paper's features, or for continuous actions the `Joint` ones.
 
     States with many variables, for instance from categories, get no products: there would be thousands.
     """
     if isinstance(log.action_space, Discrete):
         p, blocks = len(log.state_names), log.n_actions
-        return PerAction(Polynomial(2 if affords_products(p, blocks) else 1), p, blocks)
+        degree = 2 if Polynomial().size(p) * blocks <= MOST_FEATURES else 1
+        return PerAction(Polynomial(degree), p, blocks)
     return Joint(state_dimension=len(log.state_names), action_dimension=log.action_space.dimension)
-
-
-def affords_products(variables: int, blocks: int) -> bool:
-    """Return whether the products of so many variables are not too many."""
-    return Polynomial().size(variables) * blocks <= MOST_FEATURES
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tailproof import Column, Split, evaluate, method
 from tailproof.critics.linear import Design
 from tailproof.critics.task import Task
 from tailproof.errors import LogError, StorageError, TailproofWarning
-from tailproof.features import raw_features
+from tailproof.features import default_features
 from tailproof.io import open_data_set, read, read_log
 from tailproof.log.budget import SampleWarning
 from tailproof.log.log import Chunk
@@ -203,7 +203,7 @@ def test_memory_does_not_grow_with_the_log(log, tmp_path, cartpole, stored):
     """Only numbers for each episode and the piece at hand are kept."""
     lazy = read_log(stored(log, tmp_path / "t.parquet"), lazy=True)
     folds = Split(3).assign(lazy, np.random.default_rng(0))
-    design = Design(Task(lazy, 0.9, cartpole.target()), raw_features(lazy), folds)
+    design = Design(Task(lazy, 0.9, cartpole.target()), default_features(lazy), folds)
     sizes = [rows.inner.shape[1] for rows in design]
     assert max(sizes) <= 700
     assert sum(sizes) == 1500
