@@ -261,7 +261,10 @@ def _targets(
         backwards = log.n_transitions - log.starts[::-1]
         to_come = decayed(ranks[::-1, None], backwards, _AHEAD)[::-1, 0][rows, None].round(_DIGITS)
         inputs, following = states.astype(np.float32), after.astype(np.float32)
-        yield "states", _by_others(inputs, to_come, fold, 1, fit, following)[:, 0] * ~ended
+        before, then = (
+            _by_others(inputs, to_come, fold, 1, fit, each)[:, 0] for each in (inputs, following)
+        )  # of their difference, what trees remember of a single episode cancels
+        yield "states", (then - before) * ~ended
         for change in np.where(ended[:, None], 0.0, after - states).T[:_NARROW]:
             yield "states", scipy.stats.rankdata(change.round(_DIGITS))
 
