@@ -120,9 +120,9 @@ MISTAKES = {
     ),
     "episodes that nobody said how they end": (
         ("evaluate", "sessions.csv", "--policy", "always:1", "--gamma", "0.9"),
-        "Which is it? Pass --terminated always if an episode ends for good at its last row; "
-        "--terminated - if it goes on unseen, so that these rows are to be left out; or --episode - if "
-        "every row is a decision of its own.",
+        "Pass --terminated always if an episode ends for good at its last row; --terminated - if it goes "
+        "on after the recording, which leaves these rows out; or --episode - if every row is a decision "
+        "by itself.",
     ),
     "no discount for several steps": (
         ("evaluate", "sessions.csv", "--policy", "always:1", "--terminated", "always"),

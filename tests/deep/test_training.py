@@ -244,7 +244,7 @@ def test_a_reward_of_1e30_spoils_its_own_fold_only(log, task):
     ):
         _, fitted = fit(huge)
     assert fitted.critics.healthy().sum() == 2
-    with pytest.raises(FoldError, match="spoils one fold only"):
+    with pytest.raises(FoldError, match="one row affects one fold only"):
         fit(huge, partition=Whole())
 
 

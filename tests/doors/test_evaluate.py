@@ -436,7 +436,7 @@ def test_intervals_come_from_folds_and_refuse_what_folds_cannot_give(heavy_log, 
         evaluate(heavy_log, cartpole.target(), method="fqe", gamma=0.9).interval(0.9)
     with pytest.raises(LevelError, match="kind must be one of 'order', 't', or None"):
         estimate.interval(0.9, kind="normal")
-    with pytest.raises(MethodError, match="The aggregate stands inside every backup"):
+    with pytest.raises(MethodError, match="This method aggregates inside every backup"):
         evaluate(heavy_log, cartpole.target(), method="roam-fqe", gamma=0.9).with_aggregate(Mean())
 
 

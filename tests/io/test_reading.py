@@ -230,7 +230,7 @@ def test_a_guess_that_would_leave_many_rows_out_is_a_question(tmp_path, lazy):
     path = tmp_path / "log.parquet"
     pyarrow.parquet.write_table(pa.table(table), path)
     with pytest.raises(
-        LogError, match=r"'customer_id' was taken for .* 20 of 40 rows.*Which is it"
+        LogError, match=r"'customer_id' was taken for .* 20 of 40 rows.*Pass terminated=True if"
     ):
         read_log(path, lazy=lazy)
     assert read_log(path, lazy=lazy, episode=False).n_episodes == n

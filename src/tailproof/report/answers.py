@@ -358,6 +358,8 @@ def estimate_answer(
         sections = [method_section(read)]
         reasons = tuple(dict.fromkeys(_title(str(each)) for each in gain.verdict.cautions))
         return (headline, Points(reasons), *sections)
+    if read.parts is not None:
+        blocks.append(Note(parts_text(read.parts, level)))
     if limit := limits_most(read):
         blocks.append(Note(limit))
     if said := clip_text(read):
@@ -398,7 +400,7 @@ def parts_section(read: ReadEstimate) -> Section | None:
     which = which if round(100 * tipping) else "as large as"
     said = (
         f"The difference would be 0 if events under the policy were {which} in the log ({low} to "
-        f"{high}). {parts_text(parts, read.level)}"
+        f"{high})."
     )
     blocks = (Note(said), parts_figure(read, parts))
     return Section("parts", "How often × how large", blocks, "Parts")
@@ -406,6 +408,7 @@ def parts_section(read: ReadEstimate) -> Section | None:
 
 def unknown(quantity: Quantity, name: str) -> str:
     """Return the sentence of an answer that a caution voids."""
+    name = f"the {name[4:]}" if name.startswith("The ") else name
     what = f"{quantity.name} {name} would have" if quantity.verb == "have" else ""
     return f"This log cannot tell how much {what or f'{name} would {quantity.verb}'}."
 
