@@ -166,7 +166,10 @@ def test_contaminated_has_its_fraction_of_outliers():
     ("build", "message"),
     [
         (lambda: StudentT(0), r"df must be a finite number above 0\. Got 0 instead\."),
-        (lambda: StudentT(1, kappa=math.nan), r"kappa must be a finite number above 0\. Got nan instead\."),
+        (
+            lambda: StudentT(1, kappa=math.nan),
+            r"kappa must be a finite number above 0\. Got nan instead\.",
+        ),
         (lambda: Gaussian(-1), r"scale must be a finite number above 0\. Got -1"),
         (lambda: Pareto(1.0), "index must be a finite number above 1"),
         (lambda: SkewedT(1.0), "df must be a finite number above 1"),

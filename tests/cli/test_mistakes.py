@@ -120,9 +120,9 @@ MISTAKES = {
     ),
     "episodes that nobody said how they end": (
         ("evaluate", "sessions.csv", "--policy", "always:1", "--gamma", "0.9"),
-        "Pass --terminated always if an episode ends for good at its last row; --terminated - if it goes "
-        "on after the recording, which leaves these rows out; or --episode - if every row is a decision "
-        "by itself.",
+        "Pass --terminated always if an episode ends for good at its last row; --terminated - if it "
+        "goes on after the recording, which leaves these rows out; or --episode - if every row is a "
+        "decision by itself.",
     ),
     "no discount for several steps": (
         ("evaluate", "sessions.csv", "--policy", "always:1", "--terminated", "always"),

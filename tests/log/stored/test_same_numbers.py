@@ -155,7 +155,7 @@ class TestEveryQuestion:
             text.split("(")[0] for text in here.reasons
         ]
         with pytest.warns(SampleWarning, match="learn looked at"):
-            learn(read_log(path, lazy=True, budget=400_000), gamma=0.9, seed=1)
+            learn(read_log(path, lazy=True, budget=600_000), gamma=0.9, seed=1)
 
     def test_diagnose(self, log, path, cartpole):
         lazy = read_log(path, lazy=True)
