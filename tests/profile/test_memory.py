@@ -13,6 +13,18 @@ from tailproof.profile.memory import comes_last, find_memory
 from tailproof.worlds import CartPole
 
 
+def log_of(rows, *, logged: bool) -> Log:
+    """Return steps (x, level, action, reward, next x, next level) of all episodes as a log."""
+    now, before, actions, rewards, later, after = (
+        np.stack(each, axis=1).ravel() for each in zip(*rows, strict=True)
+    )
+    states, following = ([now, before], [later, after]) if logged else ([now], [later])
+    return Log.from_arrays(
+        np.column_stack(states), actions, rewards, np.column_stack(following),
+        episode=np.repeat(range(len(rows[0][0])), len(rows)),
+    )  # fmt: skip
+
+
 def tired(rng, *, logged: bool, episodes: int = 150, steps: int = 20) -> Log:
     """Offers (action 1) pay 2 − 2.5·tiredness; tiredness ← 0.8·tiredness + 0.2·offer."""
     x = rng.normal(size=(steps + 1, episodes))
@@ -23,14 +35,7 @@ def tired(rng, *, logged: bool, episodes: int = 150, steps: int = 20) -> Log:
         after = 0.8 * level + 0.2 * offered
         rows.append((x[step], level, offered, reward, x[step + 1], after))
         level = after
-    now, before, actions, rewards, later, after = (
-        np.stack(each, axis=1).ravel() for each in zip(*rows, strict=True)
-    )
-    states, following = ([now, before], [later, after]) if logged else ([now], [later])
-    return Log.from_arrays(
-        np.column_stack(states), actions, rewards, np.column_stack(following),
-        episode=np.repeat(range(episodes), steps),
-    )  # fmt: skip
+    return log_of(rows, logged=logged)
 
 
 def worn(rng, *, logged: bool, episodes: int = 150, steps: int = 40) -> Log:
@@ -44,14 +49,7 @@ def worn(rng, *, logged: bool, episodes: int = 150, steps: int = 40) -> Log:
         after = np.where(serviced == 1, 0.0, wear + 1)
         rows.append((load[step], wear, serviced, reward, load[step + 1], after))
         wear = after
-    now, before, actions, rewards, later, after = (
-        np.stack(each, axis=1).ravel() for each in zip(*rows, strict=True)
-    )
-    states, following = ([now, before], [later, after]) if logged else ([now], [later])
-    return Log.from_arrays(
-        np.column_stack(states), actions, rewards, np.column_stack(following),
-        episode=np.repeat(range(episodes), steps),
-    )  # fmt: skip
+    return log_of(rows, logged=logged)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -261,10 +261,8 @@ def _targets(
         backwards = log.n_transitions - log.starts[::-1]
         to_come = decayed(ranks[::-1, None], backwards, _AHEAD)[::-1, 0][rows, None].round(_DIGITS)
         inputs, following = states.astype(np.float32), after.astype(np.float32)
-        before, then = (
-            _by_others(inputs, to_come, fold, 1, fit, each)[:, 0] for each in (inputs, following)
-        )  # of their difference, what trees remember of a single episode cancels
-        yield "states", (then - before) * ~ended
+        # the change of a value: what trees remember of a single episode cancels
+        yield "states", _by_others(inputs, to_come, fold, 1, fit, following)[:, 0] * ~ended
         for change in np.where(ended[:, None], 0.0, after - states).T[:_NARROW]:
             yield "states", scipy.stats.rankdata(change.round(_DIGITS))
 
@@ -301,10 +299,11 @@ def _by_others(
     fold: IntArray,
     leading: int,
     fit: _Trees,
-    asked: FloatArray | None = None,
+    after: FloatArray | None = None,
 ) -> FloatArray:
     """Return predictions for the rows of each fold by trees fitted to the others, (m, …).
 
+    Given the inputs `after` a step, return by how much the predictions change there.
     Trees are grown on the `leading` targets and mixtures of the others. What they leave is fitted by
     the same trees again, as boosting does.
     """
@@ -314,7 +313,7 @@ def _by_others(
         mixing = np.random.default_rng(0).standard_normal((others.shape[1], _MIXTURES))
         mixed = others[:, by_contents] @ mixing / np.sqrt(others.shape[1])
         grown_on = np.column_stack([grown_on, mixed]).round(_DIGITS)
-    asked, found = inputs if asked is None else asked, np.zeros_like(targets)
+    found = np.zeros_like(targets)
     for k in range(_FOLDS):
         own, taught = fold == k, fold != k
         if not own.any() or taught.sum() < 2 * fit.smallest:
@@ -328,7 +327,9 @@ def _by_others(
         for _ in range(1 + _TWICE):
             step = average @ left
             left, values = left - back @ step, values + step
-        found[own] = predicts(trees.leaves(asked[own]), trees.nodes) @ values
+        found[own] = predicts(trees.leaves(inputs[own]), trees.nodes) @ values
+        if after is not None:
+            found[own] = predicts(trees.leaves(after[own]), trees.nodes) @ values - found[own]
     return found
 
 
