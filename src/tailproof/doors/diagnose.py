@@ -56,7 +56,6 @@ from tailproof.progress import staged
 from tailproof.robust.pooling import PooledPath
 from tailproof.robust.tails import (
     ExtremalIndex,
-    Medcouple,
     MomentEvidence,
     ResidualMonitor,
     TailAsymmetry,
@@ -67,7 +66,6 @@ from tailproof.robust.tails import (
     extremal_index,
     extremal_index_across,
     mad,
-    medcouple,
     moment_evidence,
     residual_monitor,
     tail_asymmetry,
@@ -434,7 +432,6 @@ class TailReport:
     mean: MomentEvidence  # whether it plausibly exists
     variance: MomentEvidence
     asymmetry: TailAsymmetry
-    medcouple: Medcouple
 
     @property
     def heavier(self) -> TailIndex | None:
@@ -485,7 +482,6 @@ def tail_report(name: str, values: FloatArray, *, theta: float = 1.0) -> TailRep
         mean=moment_evidence(ordered, 1, tails=(left, right)),
         variance=moment_evidence(ordered, 2, tails=(left, right)),
         asymmetry=tail_asymmetry(ordered, theta=theta),
-        medcouple=medcouple(ordered),
     )
 
 
@@ -1137,7 +1133,6 @@ class Diagnosis(Answered):
                 (name, "largest share of Σ|x|", report.mean.ratio, nan, nan),
                 (name, "largest share of Σx²", report.variance.ratio, nan, nan),
                 (name, "right to left extremes", lean.ratio, lean.low, lean.high),
-                (name, "medcouple", report.medcouple.value, nan, nan),
             ]
         for where in ("within", "across", "groups"):
             index: ExtremalIndex | None = getattr(self.clustering, where)
