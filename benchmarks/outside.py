@@ -4,7 +4,8 @@
                                  [--logs N] [--record FILE]
 
 Parts: worlds (accuracy and intervals in ten sequential worlds), tenfold (the same on logs ten times as
-long), hard (values and gains in ten worlds in which the default was wrong), one-step (accuracy and
+long), hard (values and gains in ten worlds in which the default was wrong), foreign (the same in
+eight worlds, half of them not Markov in what is logged), one-step (accuracy and
 intervals on one-step logs), gate (`compare` on policies without effect), ranking (how often `compare`
 ranks the better of two arms first).
 --data names a folder with the real files, which are not part of the project (hillstrom.parquet,
@@ -21,13 +22,14 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # befo
 
 import sys
 
-from benchmarks.parts import hard, one_step, sequential
+from benchmarks.parts import foreign, hard, one_step, sequential
 from benchmarks.parts.running import Part, run_parts
 
 PARTS: dict[str, Part] = {
     "worlds": (sequential.measure, sequential.show),
     "tenfold": (sequential.measure_tenfold, sequential.show),
     "hard": (hard.measure, hard.show),
+    "foreign": (foreign.measure, foreign.show),
     "one-step": (one_step.measure, one_step.show),
     "gate": (one_step.gate, one_step.show_gate),
     "ranking": (one_step.ranking, one_step.show_ranking),

@@ -18,7 +18,7 @@ from benchmarks.parts.hard_worlds import HARD_WORLDS, ChurnNull, NeverScale
 from benchmarks.parts.records import Records
 from benchmarks.parts.sequential import LEVEL, _short
 from benchmarks.parts.worlds import World, draw_log, target_policy, truth
-from tailproof import evaluate
+from tailproof import Estimate, evaluate
 from tailproof.errors import LevelError
 
 COLUMNS = (
@@ -51,18 +51,27 @@ def measure(
             records.once(f"{name}, log {i}, seed {seed}", lambda w=world, s=seed + i: _one(w, s))
             for i in range(logs)
         ]
-        cells[name] = _cell(dict(zip(COLUMNS, np.array(rows).T, strict=True)), *exact)
-    return {"cells": cells, **_pooled(cells)}, _missed(cells, logs, exact=not quick)
+        cells[name] = cell(dict(zip(COLUMNS, np.array(rows).T, strict=True)), *exact)
+    return {"cells": cells, **pooled(cells)}, _missed(cells, logs, exact=not quick)
 
 
 def _one(world: World, seed: int) -> list[float]:
     """Return the columns of one log; NaN where nothing is given."""
+    return columns(*evaluated(world, seed))
+
+
+def evaluated(world: World, seed: int) -> tuple[Estimate, float]:
+    """Evaluate the target on one log; return CPU seconds too."""
     log = draw_log(world, seed)
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         estimate = evaluate(log, target_policy(world), gamma=world.gamma)
-    seconds = time.process_time() - began
+    return estimate, time.process_time() - began
+
+
+def columns(estimate: Estimate, seconds: float) -> list[float]:
+    """Return what `COLUMNS` names of an estimate."""
     gain, nothing = estimate.gain, [np.nan] * 3
     try:
         own, other = estimate.interval(LEVEL), gain.interval(LEVEL)
@@ -73,7 +82,7 @@ def _one(world: World, seed: int) -> list[float]:
     return [estimate.value, *ends, gain.value, *gain_ends, seconds]
 
 
-def _cell(found: dict[str, Any], value: float, logged: float) -> dict[str, float]:
+def cell(found: dict[str, Any], value: float, logged: float) -> dict[str, float]:
     given, gain = np.isfinite(found["low"]), value - logged
 
     def share(holds: Any) -> float:
@@ -93,22 +102,22 @@ def _cell(found: dict[str, Any], value: float, logged: float) -> dict[str, float
     }
 
 
-def _pooled(cells: dict[str, dict[str, float]]) -> dict[str, float]:
+def pooled(cells: dict[str, dict[str, float]]) -> dict[str, float]:
     stays = [cell for name, cell in cells.items() if name != NeverScale.__name__]
     given = np.array([cell["given"] for cell in stays])
-    pooled = {"given": float(given.mean())}
+    shares = {"given": float(given.mean())}
     for what in ("held", "gain_held", "bound"):
-        pooled[what] = float(np.nansum([c[what] * c["given"] for c in stays]) / given.sum())
-    return pooled
+        shares[what] = float(np.nansum([c[what] * c["given"] for c in stays]) / given.sum())
+    return shares
 
 
 def _missed(cells: dict[str, dict[str, float]], logs: int, *, exact: bool) -> list[str]:
-    pooled, count = _pooled(cells), logs * (len(cells) - 1)
+    shares, count = pooled(cells), logs * (len(cells) - 1)
     limits = {"given": 0.9, "held": 0.88, "gain_held": 0.87, "bound": 0.88}
     missed = [
-        f"{what} {pooled[what]:.3f} pooled (limit {limit})"
+        f"{what} {shares[what]:.3f} pooled (limit {limit})"
         for what, limit in limits.items()
-        if _short(pooled[what], limit, count, exact=exact)
+        if _short(shares[what], limit, count, exact=exact)
     ]
     if _short(1 - cells[NeverScale.__name__]["given"], 0.9, logs, exact=exact):
         missed.append("a policy that leaves the log has an answer")
