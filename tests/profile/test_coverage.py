@@ -80,6 +80,27 @@ def vouchers(n: int = 3000, *, known: bool = False) -> Log:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_hole_that_two_columns_make_together_is_found_to_its_edge(seed):
+    rng = np.random.default_rng(seed)
+    n = 4000
+    north, recency = rng.random(n) < 1 / 3, rng.uniform(0, 100, n)
+    never = north & (recency < 60)
+    states = np.column_stack([north, recency, rng.normal(size=(n, 2))]).astype(float)
+    offered = (~never & (rng.random(n) < 0.5)).astype(int)
+    log = Log.from_arrays(
+        states, offered, rng.exponential(size=n), states, episode=np.arange(n),
+        terminated=np.ones(n, dtype=bool), state_names=("north", "recency", "a", "b"),
+    )  # fmt: skip
+    (said,) = asked(second, log)
+    assert "north is above 0.5 and recency is at most " in said
+    found = LogProfile(log).unlogged[:, 1]
+    assert not (found & (offered == 1)).any()
+    assert found[never].mean() > 0.97
+    with pytest.warns(CoverageWarning, match="north"), pytest.raises(LevelError):
+        evaluate(log, second).interval(0.9)
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_what_was_never_tried_has_no_interval_and_passes_no_gate(known):
     log = vouchers(known=known)

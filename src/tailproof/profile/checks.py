@@ -22,6 +22,8 @@ _BINS = 10  # quantile regions of other columns
 _NAMED = 3  # most holes to report
 _DEPTH = 4  # of the tree that looks for holes in several columns
 _CERTAIN = 1e-9  # distance to 1 below which a propensity is 1
+_EDGE = 0.1  # most of a region's rows in a strip along its edge that is cut off
+_SPARE = 4.0  # expected rows with the action in what is cut off beyond it
 _NEW = 0.5  # least share of a hole's rows that is in no hole reported before
 
 
@@ -63,7 +65,7 @@ def holes_of(log: Log) -> Iterator[Hole]:
                 if is_empty and size >= least and independent[action] * size >= RULES.hole_expected:
                     place = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
                     yield Hole(action, f"{name} is {place}", np.isin(region, there))
-    yield from _holes_in_leaves(log, probed, independent)
+    yield from _holes_in_leaves(log, probed, overall, independent)
 
 
 def _design_effects(log: Log, overall: FloatArray) -> FloatArray:
@@ -78,7 +80,9 @@ def _design_effects(log: Log, overall: FloatArray) -> FloatArray:
     return found
 
 
-def _holes_in_leaves(log: Log, probed: IntArray, independent: FloatArray) -> Iterator[Hole]:
+def _holes_in_leaves(
+    log: Log, probed: IntArray, overall: FloatArray, independent: FloatArray
+) -> Iterator[Hole]:
     """Yield the leaves of a tree in which an action was never logged."""
     states, actions = log.states[probed], log.actions[probed]
     if len(probed) < 4 * RULES.hole_range or len(np.unique(actions)) < 2:
@@ -91,41 +95,86 @@ def _holes_in_leaves(log: Log, probed: IntArray, independent: FloatArray) -> Ite
         criterion="entropy", max_depth=_DEPTH, min_samples_leaf=RULES.hole_range, random_state=0
     ).fit(states[grows], actions[grows])
     leaf = tree.apply(states)
-    shape = tree.tree_.node_count, log.n_actions
-    counts = _counts(leaf, actions, shape)  # by both halves: none may have it
-    held_out = _counts(leaf[~grows], actions[~grows], shape).sum(axis=1)
-    enough = (held_out[:, None] >= RULES.hole_range) & (
-        independent * held_out[:, None] >= RULES.hole_expected
-    )
-    found = np.argwhere((counts == 0) & enough)
-    if len(found) == 0:
-        return
-    leaf_of_row, paths = tree.apply(log.states), _paths(tree.tree_, log.state_names)
-    for node, action in found.tolist():
-        yield Hole(action, paths[node], leaf_of_row == node)
+    boxes = _boxes(tree.tree_)
+    counts = _counts(leaf, actions, (tree.tree_.node_count, log.n_actions))
+    for node, action in np.argwhere(counts[list(boxes)] < _EDGE * RULES.hole_range).tolist():
+        box = boxes[node := list(boxes)[node]]
+        there = leaf == node
+        box = _without_edge(box, states[there], actions[there] == action, overall[action])
+        inside = _inside(box, states)
+        held_out = int((inside & ~grows).sum())
+        if (
+            not (inside & (actions == action)).any()
+            and held_out >= RULES.hole_range
+            and independent[action] * held_out >= RULES.hole_expected
+        ):
+            yield Hole(action, _in_words(box, log.state_names), _inside(box, log.states))
 
 
-def _paths(tree: Any, names: Sequence[str]) -> dict[int, str]:
-    """Return the leaves of a tree of scikit-learn in words."""
-    found, open_nodes = {}, [(0, dict[int, tuple[float, float]]())]
+#: Columns and the values between which they lie: above the first, at most the second.
+Box = dict[int, tuple[float, float]]
+
+
+def _boxes(tree: Any) -> dict[int, Box]:
+    """Return the leaves of a tree of scikit-learn."""
+    found: dict[int, Box] = {}
+    open_nodes: list[tuple[int, Box]] = [(0, {})]
     while open_nodes:
         node, within = open_nodes.pop()
         left, right = tree.children_left[node], tree.children_right[node]
         if left < 0:
-            found[node] = " and ".join(
-                f"{names[j]} is "
-                + (
-                    f"at most {high:.4g}"
-                    if low == -np.inf
-                    else f"above {low:.4g}" + ("" if high == np.inf else f" and at most {high:.4g}")
-                )
-                for j, (low, high) in within.items()
-            )
+            found[node] = within
             continue
         j, edge = int(tree.feature[node]), float(tree.threshold[node])
         low, high = within.get(j, (-np.inf, np.inf))
         open_nodes += [(left, within | {j: (low, edge)}), (right, within | {j: (edge, high)})]
     return found
+
+
+def _without_edge(box: Box, states: FloatArray, taken: BoolArray, common: float) -> Box:
+    """Return the box less a strip along one of its edges that holds all rows with the action.
+
+    A tree cuts where the action begins only up to a few rows. So many more are cut off that none of
+    them has the action by chance. The box stays as it is if the narrowest strip holds more than a tenth
+    of its rows, or the action at less than half its `common` share there.
+    """
+    if not taken.any():
+        return box
+    spare = int(_SPARE / common)
+    narrowest, found = min(_EDGE * len(states), 2 * taken.sum() / common), box
+    for j, (low, high) in box.items():
+        values = np.sort(states[:, j])
+        below = int(np.searchsorted(values, states[taken, j].max(), side="right"))
+        above = len(values) - int(np.searchsorted(values, states[taken, j].min()))
+        most = len(values) - 1
+        strips = []
+        if low > -np.inf:
+            strips.append((below, (float(values[min(below + spare, most)]), high)))
+        if high < np.inf:
+            strips.append((above, (low, float(values[max(most - above - spare, 0)]))))
+        for rows, within in strips:
+            if rows <= narrowest:
+                narrowest, found = rows, box | {j: within}
+    return found
+
+
+def _inside(box: Box, states: FloatArray) -> BoolArray:
+    inside = np.ones(len(states), dtype=bool)
+    for j, (low, high) in box.items():
+        inside &= (states[:, j] > low) & (states[:, j] <= high)
+    return inside
+
+
+def _in_words(box: Box, names: Sequence[str]) -> str:
+    return " and ".join(
+        f"{names[j]} is "
+        + (
+            f"at most {high:.4g}"
+            if low == -np.inf
+            else f"above {low:.4g}" + ("" if high == np.inf else f" and at most {high:.4g}")
+        )
+        for j, (low, high) in box.items()
+    )
 
 
 def _counts(region: IntArray, actions: IntArray, shape: tuple[int, int]) -> IntArray:

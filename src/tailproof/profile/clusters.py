@@ -56,11 +56,11 @@ class Cluster:
     def caution(self) -> Caution:
         """The cluster in words, and what is done, or to do, about it."""
         done = (
-            f"Rows with the same {self.name} count as one observation; to have it otherwise, name "
-            f"another column with group=... (--group)."
+            f"Rows with the same {self.name} count as one observation; pass group=... to name another "
+            f"column."
             if self.certain
-            else f"If rows with the same {self.name} belong together, pass group={self.name!r} "
-            f"(--group {self.name}): without it every row counts as independent."
+            else f"If rows with the same {self.name} belong together, pass group={self.name!r}: "
+            f"without it every row counts as independent."
         )
         return Caution("clusters", f"{self.why} {done}")
 
