@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, bicgstab
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, order_by
 from tailproof.critics.task import Pairs, PolicyActions, Target
 from tailproof.critics.trees import TreeArrays, averages, grown, training_rows
 from tailproof.features import Standardise
@@ -163,7 +163,7 @@ def _grown(
     """Grow trees on some rows and solve for the values of their leaves."""
     log, gamma = target.log, target.gamma
     seen = inputs(_logged_pairs(target, rows))
-    order = np.lexsort((*seen.T, rewards[rows]))  # sums then do not depend on the file's order
+    order = order_by(*seen.T, rewards[rows])  # sums then do not depend on the file's order
     rows, seen = rows[order], seen[order]
     here, following = _logged_pairs(target, rows), target.next.take(rows).pairs()
     reward = rewards[rows]

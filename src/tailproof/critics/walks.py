@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, order_by
 from tailproof.critics.forest import actions_by_contents
 from tailproof.critics.task import Target
 from tailproof.features import Standardise
@@ -40,18 +40,20 @@ class Neighbours(NamedTuple):
 
     rows: FloatArray  # (m, k)
     tree: cKDTree | None  # of the rows; None if they have many columns
+    squares: FloatArray  # (m,) the rows' squared distances from 0
 
     @classmethod
     def of(cls, rows: FloatArray) -> Neighbours:
         """Return some rows by nearness."""
-        return cls(rows, cKDTree(rows) if rows.shape[1] <= _WIDE else None)
+        tree = cKDTree(rows) if rows.shape[1] <= _WIDE else None
+        return cls(rows, tree, (rows**2).sum(axis=1))
 
     def nearest(self, points: FloatArray, count: int) -> tuple[FloatArray, IntArray]:
         """Return the distances of points to the nearest rows, and the rows, (w, count) each."""
         if self.tree is not None:
             found = self.tree.query(points, k=range(1, count + 1))
             return np.asarray(found[0]), np.asarray(found[1])
-        squares = (self.rows**2).sum(axis=1) - 2 * points @ self.rows.T  # less those of the points
+        squares = self.squares - 2 * points @ self.rows.T  # less those of the points
         some = np.argpartition(squares, min(count, len(self.rows) - 1), axis=1)[:, :count]
         exact = np.sqrt(((self.rows[some] - points[:, None]) ** 2).sum(axis=2))
         order = np.lexsort((some, exact), axis=1)
@@ -84,7 +86,7 @@ class Moves:
             scale, order = Standardise.fit(given), np.empty(0, dtype=np.intp)
             actions = np.asarray(scale(given), dtype=float)
         keys = (*actions.T, *ahead.T.round(9), *places.T.round(9))
-        rows = np.lexsort(keys)
+        rows = order_by(*keys)
         if len(rows) > _ROWS:
             rows = rows[np.linspace(0, len(rows) - 1, _ROWS).astype(np.intp)]
         taken = places[rows], ahead[rows], actions[rows]
@@ -188,7 +190,7 @@ def visits(target: Target, *, seed: int = 0) -> Visits:
     if not moves.places.shape[1]:
         return Visits(0.0, 0.0)
     starts = moves.standardise(target.first.states)
-    starts = starts[np.lexsort(starts.T.round(9))]
+    starts = starts[order_by(*starts.T.round(9))]
     starts = starts[np.linspace(0, len(starts) - 1, _WALKS).astype(np.intp)]
     logged = moves.walk(starts, target.gamma, np.random.default_rng([seed, 4]), None)
     own = moves.walk(

@@ -486,7 +486,7 @@ def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) 
     first = fit_rung("polynomials", System(Map(low), target, groups), rewards)
     aware = Map(low, _state_map(low, log))
     if first is not None:
-        others = (aware, Map(high), Map(_waves(log)))
+        others = [aware, *([] if high == low else [Map(high)]), Map(_waves(log))]
         found = _witnesses(first, (System(each, target, groups) for each in others), rewards)
         enough = RULES.poor * effective_rows(np.power(target.gamma, log.step_of_row))
         if found is not None and not RULES.uncovered <= effective_rows(first.weights) < enough:
@@ -495,8 +495,12 @@ def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) 
     occupancy = with_floor(forest.occupancy)
     fine = min(RULES.fine_waves, max(log.n_transitions // 40, 5))
     smooth = Fourier.fit(log.states, waves=fine, bandwidth=RULES.fine_bandwidth)
-    maps = (Map(high), Map(low, _state_map(high, log)), aware, Map(low, smooth))
-    weighted, rich, plain, waves = (System(each, target, groups, occupancy) for each in maps)
+    bent = Map(low, _state_map(high, log))
+    weighted, rich, waves = (
+        System(each, target, groups, occupancy) for each in (Map(high), bent, Map(low, smooth))
+    )
+    # of many columns, there may be neither knots nor products
+    plain = rich if bent == aware else System(aware, target, groups, occupancy)
     inner = getattr(high, "state_features", high)
     splines = "splines" if isinstance(inner, Basis | JointBasis) else "table"
     candidates = (

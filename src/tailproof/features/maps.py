@@ -52,29 +52,32 @@ class Standardise:
     @classmethod
     def fit(cls, states: FloatArray, *, tame: bool = False) -> Standardise:
         """Return the standardisation of these states, (n, p)."""
-        low, centre, high = np.quantile(states, [0.25, 0.5, 0.75], axis=0)
+        columns = np.ascontiguousarray(states.T)  # (p, n): one variable at a time is faster
+        low, centre, high = np.quantile(columns, [0.25, 0.5, 0.75], axis=1)
         spread = high / 1.35 - low / 1.35
-        size = np.abs(states).max(axis=0, initial=0.0)
-        unit = states / np.where(size > 0, size, 1.0)  # to avoid overflow
-        deviation = size * unit.std(axis=0)
-        varies = np.ptp(unit, axis=0) > 1e-12
+        size = np.abs(columns).max(axis=1, initial=0.0)
+        unit = columns / np.where(size > 0, size, 1.0)[:, None]  # to avoid overflow
+        deviation = size * unit.std(axis=1)
+        varies = np.ptp(unit, axis=1) > 1e-12
         scale = np.where(spread > 1e-9 * deviation, spread, deviation)
         kept = np.flatnonzero(varies & (scale > 0) & np.isfinite(scale))
-        bounded = np.tanh((states[:, kept] - centre[kept]) / scale[kept])
-        kept = kept[np.lexsort((bounded.mean(axis=0), np.abs(bounded).mean(axis=0).round(9)))]
+        bounded = np.tanh((columns[kept] - centre[kept, None]) / scale[kept, None])
+        kept = kept[np.lexsort((bounded.mean(axis=1), np.abs(bounded).mean(axis=1).round(9)))]
         return cls(
             tuple(kept.tolist()), tuple(centre[kept].tolist()), tuple(scale[kept].tolist()), tame
         )
 
     def __call__(self, states: FloatArray) -> FloatArray:
         """Return z, (n, kept columns)."""
-        z: FloatArray = (states[:, list(self.columns)] - np.array(self.centre)) / np.array(
-            self.scale
+        z: FloatArray = np.take(states, np.array(self.columns, dtype=np.intp), axis=1) - np.array(
+            self.centre
         )
+        z /= np.array(self.scale)
         if self.tame:
-            far = np.abs(z) > REACH
-            beyond = np.abs(z[far]) - REACH
-            z[far] = np.sign(z[far]) * (REACH + np.log1p(beyond))
+            flat = z.reshape(-1)
+            far = np.flatnonzero(np.abs(flat) > REACH)
+            beyond = np.abs(flat[far]) - REACH
+            flat[far] = np.sign(flat[far]) * (REACH + np.log1p(beyond))
         return z
 
 
@@ -238,10 +241,11 @@ def _products(states: FloatArray) -> list[tuple[int, int]]:
 
 def _knots(column: FloatArray, count: int) -> tuple[float, ...]:
     """Return inner knots at quantiles, or at every inner value of a variable with few values."""
-    values = np.unique(column)
-    if len(values) > count + 2:
-        values = np.unique(np.quantile(column, np.linspace(0, 1, count + 2)))
-    return tuple(values[1:-1].tolist())
+    in_order = np.sort(column)  # faster than np.unique, and quantiles of it are fast
+    distinct = 1 + np.count_nonzero(in_order[1:] != in_order[:-1])
+    many = distinct > count + 2
+    quantiles = np.quantile(in_order, np.linspace(0, 1, count + 2)) if many else in_order
+    return tuple(np.unique(quantiles)[1:-1].tolist())
 
 
 @dataclass(frozen=True)

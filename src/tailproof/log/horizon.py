@@ -14,7 +14,7 @@ _UNEXPLAINED = 0.5  # least share of the difference from a constant rate that no
 _FEW = 10  # episodes that were cut off, too few to tell chance from a rule
 _BEYOND = 0.1  # share of the discounted steps, beyond which an unknown rest decides the value
 _ROWS = 20_000  # rows to look at, of a longer log
-_TREES, _LEAF = 30, 10
+_TREES, _LEAF = 10, 10
 
 
 def time_limit(log: Log) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.arrays import BoolArray, FloatArray, IntArray
+from tailproof.arrays import BoolArray, FloatArray, IntArray, order_by
 from tailproof.critics.task import PolicyOnLog, Task
 from tailproof.errors import Caution
 from tailproof.log.log import Log
@@ -87,7 +87,7 @@ def _holes_in_leaves(
     states, actions = log.states[probed], log.actions[probed]
     if len(probed) < 4 * RULES.hole_range or len(np.unique(actions)) < 2:
         return
-    place = np.argsort(np.lexsort((log.rewards[probed], *states.T)))  # whatever the order of rows
+    place = np.argsort(order_by(log.rewards[probed], *states.T))  # whatever the order of rows
     grows = place % 2 == 0
     from sklearn.tree import DecisionTreeClassifier  # slow to import
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # its parts are imported on first use
 
-from tailproof.arrays import FloatArray, IntArray
+from tailproof.arrays import FloatArray, IntArray, order_by
 from tailproof.critics.task import rank_of_group
 from tailproof.critics.trees import averages, grown, predicts
 from tailproof.errors import Caution
@@ -163,7 +163,7 @@ class _Left:
         """Fit trees to the rows of each half of the groups; `base` has the columns of critics."""
         standardise = Standardise.fit(base.states, tame=True)
         states = standardise(base.states[rows]).round(_DIGITS)
-        order = np.lexsort((log.rewards[rows], *states.T))
+        order = order_by(log.rewards[rows], *states.T)
         rows, states = rows[order], states[order]
         actions, taken = _actions(log, rows)
         inputs = np.column_stack([states, actions]).astype(np.float32)
