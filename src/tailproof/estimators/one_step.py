@@ -269,8 +269,8 @@ def _path(rows: OneStepRows, outcome: Prediction, weights: FloatArray) -> Pooled
     alike = path(rows.pooling)
     if rows.pooling_by_state is rows.pooling:
         return alike
-    by_state = path(rows.pooling_by_state)
-    return by_state if by_state.differs(alike) else alike
+    by_state = rows.pooling_by_state
+    return path(by_state) if path(by_state.first).differs(alike) else alike
 
 
 def _scores(outcome: Prediction, weights: FloatArray) -> Scores:

@@ -335,6 +335,7 @@ class BoostedOutcome:
     def __init__(self, rows: OneStepRows, models: list[Model | None]) -> None:
         self._states, self._fold, self._models = rows.states, rows.fold, models
         self._table = np.full((rows.n_actions, rows.count), np.nan)  # the predictions so far
+        self._complete = np.zeros(rows.n_actions, dtype=bool)  # whether none is missing
         self.logged = np.zeros(rows.count)
         for action in range(rows.n_actions):
             here = rows.actions == action
@@ -344,6 +345,9 @@ class BoostedOutcome:
         """Return Σ_a π(a | s_i) q̂(s_i, a), (n,)."""
         found = np.zeros(len(policy))
         for action, share in enumerate(policy.T):
+            if self._complete[action]:
+                found += share * self._table[action]
+                continue
             taken = share > 0
             found[taken] += share[taken] * self._predicted(action, taken)[taken]
         return found
@@ -360,6 +364,7 @@ class BoostedOutcome:
                 inputs = np.hstack([self._states[rows], repeated])
                 with one_tree_thread():
                     table[rows] = 0.0 if model is None else model(inputs)
+        self._complete[action] = not np.isnan(table).any()
         return table
 
 

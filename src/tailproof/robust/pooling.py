@@ -268,6 +268,13 @@ class PoolingLevels:
             sides.append(found)
         return cls(low, high, b, tuple(pooled), tuple(sides))
 
+    @property
+    def first(self) -> PoolingLevels:
+        """The level at which most is pooled, alone."""
+        return PoolingLevels(
+            self.low[:1], self.high[:1], self.base, self.pooled[:1], self.sides[:1]
+        )
+
     def path(
         self,
         scores: Scores,
@@ -280,7 +287,8 @@ class PoolingLevels:
         b, count = self.base, len(self.base)
         constant = scores(np.zeros(count))
         changes = np.empty(0) if weights is None else weights - b
-        changed = np.flatnonzero(changes)
+        changed: slice | IntArray = np.flatnonzero(changes)
+        changed = slice(None) if len(changed) == count else changed  # without copies
         gains, parts, moves, influences, deviations = [], [], [], [], []
         for pooled, sides in zip(self.pooled, self.sides, strict=True):
             row, part, moved = scores(pooled) - b * pooled, 0.0, 0.0
