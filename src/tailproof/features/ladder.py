@@ -160,9 +160,9 @@ def _within(
 ) -> Features:
     """Return the largest of several maps with at most `limit` features, or the smallest map."""
     known = Standardise.fit(states)
-    tried = ((True, knots), (False, knots), (False, min(knots, 2)), (False, 0))
+    tried = [(True, knots), (False, knots), (False, min(knots, 2)), (False, 0)]
     if build(Basis(known)).size > limit:  # more features need not be looked at
-        tried = tried[-1:]
+        del tried[:-1]
     for products, hinges in tried:
         basis = Basis.fit(
             states, products=products, squares=squares, knots=hinges, standardise=known

@@ -287,8 +287,8 @@ class PoolingLevels:
         b, count = self.base, len(self.base)
         constant = scores(np.zeros(count))
         changes = np.empty(0) if weights is None else weights - b
-        changed: slice | IntArray = np.flatnonzero(changes)
-        changed = slice(None) if len(changed) == count else changed  # without copies
+        where = np.flatnonzero(changes)
+        changed = slice(None) if len(where) == count else where  # without copies
         gains, parts, moves, influences, deviations = [], [], [], [], []
         for pooled, sides in zip(self.pooled, self.sides, strict=True):
             row, part, moved = scores(pooled) - b * pooled, 0.0, 0.0
