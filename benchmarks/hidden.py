@@ -203,7 +203,7 @@ def measure(world: World, logs: int, seed: int) -> dict[str, float]:
         seconds = time.process_time() - started
         said = any(each.code == "hidden_state" for each in estimate.cautions)
         held = width = np.nan
-        if estimate.scores.declined is None:
+        if estimate.choice.declined is None:
             interval = estimate.interval(0.9)
             held, width = interval.low <= truth <= interval.high, interval.high - interval.low
         found.append((said, estimate.value - truth, held, width, seconds))

@@ -399,7 +399,7 @@ def test_evidence_that_would_fill_the_memory_is_not_kept(cartpole, monkeypatch):
         lean = compare(log, rivals, method=chosen, gamma=0.9)
         monkeypatch.undo()
         assert lean.to_dict() == full.to_dict()
-        assert lean.best.estimate.point_values is None
+        assert lean.best.estimate.answer.point_values is None
     assert chosen.at == "pointwise"
     with pytest.raises(MethodError, match="kept without its values at every start"):
         lean.best.estimate.with_aggregate(Mean())

@@ -38,7 +38,7 @@ def test_segments_add_up_to_the_mean_of_the_scores(estimate):
         found = estimate.by(column)
         rows = np.array([each.rows for each in found.segments])
         gains = np.array([each.gain.value for each in found.segments])
-        whole = estimate.scores.spread.centre - estimate.logged.spread.centre
+        whole = estimate.choice.spread.centre - estimate.logged.spread.centre
         assert rows.sum() == 1_500
         assert np.isclose(np.average(gains, weights=rows), whole)
 

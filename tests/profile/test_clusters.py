@@ -67,7 +67,7 @@ def test_the_doors_count_a_hospital_as_one_observation():
     ):
         with pytest.warns(StateWarning, match="hospital"):
             estimate = door()
-        assert estimate.scores.unit == "group"
+        assert estimate.choice.unit == "group"
         assert estimate.gain.interval() == named.gain.interval()
         assert [each.code for each in estimate.cautions] == ["clusters"]
     with pytest.warns(StateWarning, match="hospital"):

@@ -17,9 +17,7 @@ import numpy.typing as npt
 from tailproof.arrays import FloatArray
 from tailproof.doors.estimate import (
     Estimate,
-    FoldEstimate,
     LoggedValue,
-    ScoreEstimate,
     or_reason,
 )
 from tailproof.doors.evaluate import estimate_policy
@@ -375,7 +373,7 @@ class Baseline:
         if len(self.folds) > 1:
             everyone = [*(each.folds.all_folds for each in estimates), self.folds]
             return probability_first_is_best(np.stack(everyone), seed=seed)  # (m + 1, K)
-        scored = [each.scores for each in estimates if isinstance(each, ScoreEstimate)]
+        scored = [each.choice for each in estimates if each.choice is not None]
         if len(scored) < len(estimates):
             return float("nan")
         rival = scored[0].logged if self.rival is None else _scored(self.rival)
@@ -384,8 +382,8 @@ class Baseline:
 
 def _scored(rival: Estimate | float) -> Scored:
     """Return the scores of a rival, or a number without an error."""
-    if isinstance(rival, ScoreEstimate):
-        return rival.scores
+    if isinstance(rival, Estimate) and rival.choice is not None:
+        return rival.choice
     return Scored.known(rival.value if isinstance(rival, Estimate) else rival)
 
 
@@ -398,10 +396,11 @@ def baseline_of(
     """Return the baseline; `first` is one of the candidates, and `run` evaluates a policy."""
     rival: Estimate | float | None = None
     notes: tuple[str, ...] = ()
-    folds = first.logged.all_folds if isinstance(first, FoldEstimate) else np.empty(0)
+    logged = first.logged
+    folds = logged.all_folds if isinstance(logged, LoggedValue) else np.empty(0)
     if baseline is None:
         name, value = LOGGED, first.logged_value
-        if isinstance(first, FoldEstimate) and first.logged.how == "continued":
+        if isinstance(logged, LoggedValue) and logged.how == "continued":
             notes = (_CONTINUED,)
     elif isinstance(baseline, Real):
         rival = value = float(baseline)
@@ -609,7 +608,7 @@ def compare(
             found = estimate_policy(
                 data, policy, chosen, gamma=discount, seed=seed, engine=where, logged=logged
             )
-            if isinstance(found, FoldEstimate):
+            if isinstance(found.logged, LoggedValue):
                 known[:] = [found.logged]
             return found
 
@@ -633,7 +632,7 @@ def compare(
                 gain = each.gain_over(rival)
                 judged[name].append(Guardrail(outcome=outcome, gain=gain, level=gate_level))
     notes += beaten.notes
-    if isinstance(first, FoldEstimate) and first.folds.declined:
+    if first.choice is None and first.folds.declined:
         notes.append(f"No bound is given, and nothing can pass the gate. {first.folds.declined}")
     candidates = sorted(
         (

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailproof.critics.greedy import GreedyPolicy, require_discrete
-from tailproof.doors.estimate import ScoreEstimate
 from tailproof.doors.evaluate import evaluate
 from tailproof.errors import MethodError, TailproofWarning, listed
+from tailproof.estimators.choice import Choice
 from tailproof.files import as_frame, plain
 from tailproof.learners.limits import price_of, priced
 from tailproof.log.log import Log
@@ -125,21 +125,21 @@ def targeting_curve(
         raise MethodError(f"shares lie in (0, 1]. Got {list(shares)}.", argument="shares")
     code, states, policy = labels.index(action), profile.log.states, learned.policy
 
-    def estimate(limit: float) -> tuple[float, ScoreEstimate]:
+    def estimate(limit: float) -> tuple[float, Choice]:
         price = price_of(policy, code, states, np.ones(len(states)), limit)
         asked = priced(policy, code, price)
         with warnings.catch_warnings():  # extreme shares may leave what was logged
             warnings.simplefilter("ignore", TailproofWarning)
             found = evaluate(profile, asked, gamma=learned.gamma, seed=learned.seed)
-        assert isinstance(found, ScoreEstimate)  # the default scores rows
-        return float((asked(states) == code).mean()), found
+        assert found.choice is not None  # the default scores rows
+        return float((asked(states) == code).mean()), found.choice
 
-    nobody = estimate(0.0)[1].scores
+    nobody = estimate(0.0)[1]
     own = joint_level(level, len(shares))
     points = []
     for limit in shares:
         share, found = estimate(limit)
-        points.append(CurvePoint(share=share, gain=found.scores - nobody, level=own))
+        points.append(CurvePoint(share=share, gain=found - nobody, level=own))
     return TargetingCurve(
         action=action, points=tuple(points), level=level, reward=profile.log.reward_name
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -80,11 +79,35 @@ class ValueUnit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate(Answered, ABC):
-    """The value of a policy by one method: a `ScoreEstimate` or a `FoldEstimate`.
+class MemberValues(FoldValues):
+    """A value that combines those of K members, with their critics if the base fits any."""
+
+    logged: LoggedValue | None = None
+    critics: Critics | None = field(default=None, repr=False)
+    #: Q_k at starts, (K, P), of methods that are combined there.
+    point_values: FloatArray | None = field(default=None, repr=False)
+    point_weights: FloatArray | None = field(default=None, repr=False)  # (P,)
+
+    @property
+    def evidence_bytes(self) -> int:
+        """The memory that its values at starts take."""
+        arrays = (self.point_values, self.point_weights)
+        return sum(each.nbytes for each in arrays if each is not None)
+
+    def condensed(self, like: object = None) -> MemberValues:  # noqa: ARG002 nothing is shared
+        """Return a copy without the values at starts."""
+        return replace(self, point_values=None, point_weights=None)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Estimate(Answered):
+    """The value of a policy by one method.
 
     Attributes
     ----------
+    answer
+        The value with the scores of independent rows, episodes or groups (a `Choice`), or with those of
+        the method's folds.
     method, gamma, seed
         What to pass to `evaluate` to get the same numbers again.
     n_transitions, n_episodes
@@ -99,6 +122,7 @@ class Estimate(Answered, ABC):
         What was evaluated, for `write_report`; None in a result that was stored or sent.
     """
 
+    answer: Choice | MemberValues
     method: Method
     gamma: float
     seed: int
@@ -110,16 +134,27 @@ class Estimate(Answered, ABC):
     task: Task | None = field(default=None, repr=False, compare=False)
 
     @property
-    @abstractmethod
-    def answer(self) -> Scored | FoldValues:
-        """The value with its uncertainty."""
+    def choice(self) -> Choice | None:
+        """The value with its scores, what the method chose and why; None for methods without scores."""
+        return self.answer if isinstance(self.answer, Choice) else None
 
     @property
-    @abstractmethod
-    def logged(self) -> Scored | FoldValues:
-        """The value of the logged policy, on the same scale and from the same rows."""
+    def folds(self) -> FoldValues:
+        """The values of the method's folds; one fold, without an interval, if it uses the whole log."""
+        if isinstance(self.answer, FoldValues):
+            return self.answer
+        declined = why_no_interval(self.method, 1)
+        return FoldValues(value=self.value, all_folds=np.array([self.value]), declined=declined)
 
-    @abstractmethod
+    @property
+    def logged(self) -> Scored | LoggedValue:
+        """The value of the logged policy, on the same scale and from the same rows."""
+        if self.answer.logged is None:
+            raise MethodError(
+                "The logged policy's value was not estimated: call evaluate without logged=False."
+            )
+        return self.answer.logged
+
     def interval(self, level: float = 0.9, *, kind: IntervalKind | None = None) -> Interval:
         """Return a two-sided interval, which always contains the value.
 
@@ -130,8 +165,11 @@ class Estimate(Answered, ABC):
         for strongly skewed rewards. Raises a `LevelError` if there is no interval: too few folds for
         the level, or dependent members.
         """
+        _check_kind(kind, IntervalKind)
+        return (
+            self.answer.interval(level) if kind is None else self.folds.interval(level, kind=kind)
+        )
 
-    @abstractmethod
     def lower_bound(
         self, level: float = 0.9, *, kind: BoundKind | None = None, tail_index: float | None = None
     ) -> Bound:
@@ -142,23 +180,42 @@ class Estimate(Answered, ABC):
         logs with known propensities and non-negative rewards: it holds at any sample size and for any
         tail, and is lower.
         """
+        _check_kind(kind, BoundKind)
+        if kind == "guaranteed":
+            if isinstance(self.answer, OneStepChoice):
+                return self.answer.guaranteed_lower_bound(level)
+            raise LevelError(
+                f"There is no guaranteed bound: it is for weighted rewards, such as those of 'auto' on "
+                f"one-step logs, 'ips' and 'tis'. Got {self.method}."
+            )
+        if kind is None:
+            return self.answer.lower_bound(level)
+        return self.folds.lower_bound(level, kind=kind, tail_index=tail_index)
 
-    @abstractmethod
     def gain_over(self, rival: Estimate | float | None) -> PairedGain | FoldGain:
         """Return the gain over another estimate, a number, or the logged policy (None)."""
+        if isinstance(rival, Estimate):
+            if self.choice is not None and rival.choice is not None:
+                return self.choice - rival.choice
+            return self.folds - rival.folds
+        if isinstance(self.answer, Choice):
+            known = None if rival is None else Scored.known(float(rival))
+            return self.answer - (known or self.answer.logged)
+        if rival is None:
+            assert isinstance(self.logged, LoggedValue)
+            return self.answer - self.logged
+        return self.answer - self.answer.known(float(rival))
 
-    @property
-    @abstractmethod
-    def folds(self) -> FoldValues:
-        """The values of the method's folds; one fold if it uses the whole log."""
-
-    @abstractmethod
     def within(self, size: int, *, like: Estimate | None = None) -> Estimate:
         """Return the estimate without its evidence, if that takes more than `size` bytes.
 
         The evidence of many estimates on a large log would fill the memory. Values, folds and critics
         stay. Arrays of the logged policy are shared with `like`.
         """
+        if self.answer.evidence_bytes <= size:
+            return self
+        shared = None if like is None else like.choice
+        return replace(self, answer=self.answer.condensed(shared))
 
     @property
     def value(self) -> float:
@@ -198,17 +255,27 @@ class Estimate(Answered, ABC):
         values = self.folds.independent_values(1 - q, "quantile bound")
         return quantile_bound(values, q=q, **options)
 
-    def with_aggregate(self, aggregate: Aggregate) -> FoldEstimate:  # noqa: ARG002
+    def with_aggregate(self, aggregate: Aggregate) -> Estimate:
         """Return the estimate with another aggregate of the folds, without fitting again."""
-        raise MethodError(
-            f"{self.method} gives one value of the whole log, and nothing to combine. Use a method "
-            f"with folds, such as 'roam-dm'."
-        )
-
-    @property
-    def choice(self) -> Choice | None:
-        """What the method chose and why; None for methods without scores."""
-        return None
+        if not isinstance(self.answer, MemberValues):
+            raise MethodError(
+                f"{self.method} gives one value of the whole log, and nothing to combine. Use a method "
+                f"with folds, such as 'roam-dm'."
+            )
+        if self.method.at == "backup":
+            raise MethodError(
+                "This method aggregates inside every backup, so another one needs "
+                "another fit: call evaluate with Method(..., aggregate=...) instead."
+            )
+        points, weights = self.answer.point_values, self.answer.point_weights
+        if self.method.at == "pointwise" and points is None:
+            raise MethodError(
+                "This estimate is one of many and was kept without its values at every start, which "
+                "another aggregate at 'pointwise' needs: call evaluate for this policy."
+            )
+        method = replace(self.method, aggregate=aggregate)
+        value = combine(method, self.fold_values, points, weights)
+        return replace(self, method=method, answer=replace(self.answer, value=value))
 
     def to_dict(self, *, level: float = 0.9, sizes_within: float | None = None) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON; intervals have this level.
@@ -316,155 +383,7 @@ class Estimate(Answered, ABC):
         return gain_by_segment(self, column, level=level)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.value:.4g} {self.unit}; {self.method}>"
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ScoreEstimate(Estimate):
-    """A value with the scores of independent rows, episodes or groups; see `Choice`."""
-
-    scores: Choice
-
-    @property
-    def answer(self) -> Choice:
-        """The value with its scores."""
-        return self.scores
-
-    @property
-    def choice(self) -> Choice:
-        """What the method chose and why."""
-        return self.scores
-
-    @property
-    def logged(self) -> Scored:
-        """The value of the logged policy, with the scores of the same units."""
-        return self.scores.logged
-
-    @property
-    def folds(self) -> FoldValues:
-        """The value, as that of one fold, which has no interval."""
-        return FoldValues(
-            value=self.value,
-            all_folds=np.array([self.value]),
-            declined=why_no_interval(self.method, 1),
-        )
-
-    def interval(self, level: float = 0.9, *, kind: IntervalKind | None = None) -> Interval:
-        """Return a two-sided interval, which always contains the value; see `Estimate`."""
-        _check_kind(kind, IntervalKind)
-        return self.scores.interval(level) if kind is None else self.folds.interval(level)
-
-    def lower_bound(
-        self,
-        level: float = 0.9,
-        *,
-        kind: BoundKind | None = None,
-        tail_index: float | None = None,  # noqa: ARG002 it is for methods with folds
-    ) -> Bound:
-        """Return a lower bound of J at this confidence level; see `Estimate`."""
-        _check_kind(kind, BoundKind)
-        if kind == "guaranteed":
-            if isinstance(self.scores, OneStepChoice):
-                return self.scores.guaranteed_lower_bound(level)
-            raise LevelError(_no_guarantee(self.method))
-        return self.scores.lower_bound(level) if kind is None else self.folds.lower_bound(level)
-
-    def gain_over(self, rival: Estimate | float | None) -> PairedGain | FoldGain:
-        """Return the gain over another estimate, a number, or the logged policy (None)."""
-        if rival is None:
-            return self.scores - self.scores.logged
-        if isinstance(rival, ScoreEstimate):
-            return self.scores - rival.scores
-        if isinstance(rival, Estimate):
-            return self.folds - rival.folds
-        return self.scores - Scored.known(float(rival))
-
-    def within(self, size: int, *, like: Estimate | None = None) -> ScoreEstimate:
-        """Return the estimate without its evidence, if that takes more than `size` bytes."""
-        arrays = [self.scores.influence, self.scores.logged.influence, self.scores.weights]
-        if self.scores.pooling is not None:
-            arrays.append(self.scores.pooling.influences)
-        if sum(each.nbytes for each in arrays if each is not None) <= size:
-            return self
-        other = like.scores if isinstance(like, ScoreEstimate) else None
-        return replace(self, scores=self.scores.condensed(other))
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class FoldEstimate(Estimate):
-    """A value that combines those of K members, with their critics if the base fits any."""
-
-    by_fold: FoldValues
-    logged_by_fold: LoggedValue | None = None
-    critics: Critics | None = field(default=None, repr=False)
-    #: Q_k at starts, (K, P), of methods that are combined there.
-    point_values: FloatArray | None = field(default=None, repr=False)
-    point_weights: FloatArray | None = field(default=None, repr=False)  # (P,)
-
-    @property
-    def answer(self) -> FoldValues:
-        """The value with those of the folds."""
-        return self.by_fold
-
-    @property
-    def folds(self) -> FoldValues:
-        """The value with those of the folds."""
-        return self.by_fold
-
-    @property
-    def logged(self) -> LoggedValue:
-        """The value of the logged policy on the same folds."""
-        if self.logged_by_fold is None:
-            raise MethodError(
-                "The logged policy's value was not estimated: call evaluate without logged=False."
-            )
-        return self.logged_by_fold
-
-    def interval(self, level: float = 0.9, *, kind: IntervalKind | None = None) -> Interval:
-        """Return a two-sided interval, which always contains the value; see `Estimate`."""
-        _check_kind(kind, IntervalKind)
-        return self.folds.interval(level, kind=kind or "order")
-
-    def lower_bound(
-        self, level: float = 0.9, *, kind: BoundKind | None = None, tail_index: float | None = None
-    ) -> Bound:
-        """Return a lower bound of J at this confidence level; see `Estimate`."""
-        _check_kind(kind, BoundKind)
-        if kind == "guaranteed":
-            raise LevelError(_no_guarantee(self.method))
-        return self.folds.lower_bound(level, kind=kind or "order", tail_index=tail_index)
-
-    def gain_over(self, rival: Estimate | float | None) -> FoldGain:
-        """Return the gain over another estimate, a number, or the logged policy (None)."""
-        if rival is None:
-            return self.folds - self.logged
-        if isinstance(rival, Estimate):
-            return self.folds - rival.folds
-        every = np.full(len(self.folds.all_folds), float(rival))
-        return self.folds - FoldValues(value=float(rival), all_folds=every)
-
-    def with_aggregate(self, aggregate: Aggregate) -> FoldEstimate:
-        """Return the estimate with another aggregate, without fitting again."""
-        if self.method.at == "backup":
-            raise MethodError(
-                "This method aggregates inside every backup, so another one needs "
-                "another fit: call evaluate with Method(..., aggregate=...) instead."
-            )
-        if self.method.at == "pointwise" and self.point_values is None:
-            raise MethodError(
-                "This estimate is one of many and was kept without its values at every start, which "
-                "another aggregate at 'pointwise' needs: call evaluate for this policy."
-            )
-        method = replace(self.method, aggregate=aggregate)
-        value = combine(method, self.fold_values, self.point_values, self.point_weights)
-        return replace(self, method=method, by_fold=replace(self.folds, value=value))
-
-    def within(self, size: int, *, like: Estimate | None = None) -> FoldEstimate:  # noqa: ARG002
-        """Return the estimate without its values at starts, if they take more than `size` bytes."""
-        arrays = [self.point_values, self.point_weights]
-        if sum(each.nbytes for each in arrays if each is not None) <= size:
-            return self
-        return replace(self, point_values=None, point_weights=None)
+        return f"<Estimate {self.value:.4g} {self.unit}; {self.method}>"
 
 
 def why_no_interval(method: Method, folds: int) -> Caution | None:
@@ -486,13 +405,6 @@ def why_no_interval(method: Method, folds: int) -> Caution | None:
     return Caution(
         "no_interval",
         f"An interval needs the values of several folds, and {method} has one. {_INSTEAD}",
-    )
-
-
-def _no_guarantee(method: Method) -> str:
-    return (
-        f"There is no guaranteed bound: it is for weighted rewards, such as those of 'auto' on "
-        f"one-step logs, 'ips' and 'tis'. Got {method}."
     )
 
 

@@ -12,14 +12,12 @@ import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray, as_array, require_finite
 from tailproof.critics.custom import Custom
-from tailproof.critics.ensembles import Critics
 from tailproof.critics.lstd import LSTD
 from tailproof.critics.task import Task, summarise_policy, without_copies
 from tailproof.doors.estimate import (
     Estimate,
-    FoldEstimate,
     LoggedValue,
-    ScoreEstimate,
+    MemberValues,
     ValueUnit,
     combine,
     why_no_interval,
@@ -50,24 +48,15 @@ from tailproof.policies.text import policy_columns
 from tailproof.profile.checks import too_few_rows
 from tailproof.profile.profile import LogProfile
 from tailproof.progress import staged
-from tailproof.robust.gains import FoldValues
 from tailproof.robust.means import Mean, SampleMean, apply_mean
 from tailproof.robust.pooling import TailPooled
 
 
-@dataclass(frozen=True)
-class FoldFit:
-    """What a method with folds fitted: the value, those of the members, and their critics."""
+def fit_folds(task: Task, method: Method) -> tuple[MemberValues, FloatArray | None]:
+    """Evaluate the policy of a task, whose log is prepared for the method, on the method's folds.
 
-    folds: FoldValues
-    critics: Critics | None = None
-    point_values: FloatArray | None = None  # (K, P) Q_k at starts
-    point_weights: FloatArray | None = None  # (P,)
-    row_weights: FloatArray | None = None  # (n,) of a single member
-
-
-def fit_folds(task: Task, method: Method) -> FoldFit:
-    """Evaluate the policy of a task, whose log is prepared for the method, on the method's folds."""
+    Beside the value, return the row weights of a single member, (n,), if it has any.
+    """
     members = fit_members(task, method, np.random.default_rng(task.seed))
     critics = point_values = point_weights = None
     values: FloatArray
@@ -86,15 +75,16 @@ def fit_folds(task: Task, method: Method) -> FoldFit:
     if critics is not None and point_values is not None and not healthy.all():
         critics, point_values = critics.subset(np.flatnonzero(healthy)), point_values[healthy]
     weights = () if members.numbers is None else members.numbers.weights
-    folds = FoldValues(
+    pointwise = method.at == "pointwise"
+    found = MemberValues(
         value=combine(method, values[healthy], point_values, point_weights),
         all_folds=np.where(healthy, values, np.nan),
         declined=why_no_interval(method, int(healthy.sum())),
+        critics=critics,
+        point_values=point_values if pointwise else None,
+        point_weights=point_weights if pointwise else None,
     )
-    alone = weights[0] if len(weights) == 1 else None
-    if method.at != "pointwise":
-        return FoldFit(folds, critics, row_weights=alone)
-    return FoldFit(folds, critics, point_values, point_weights, alone)
+    return found, weights[0] if len(weights) == 1 else None
 
 
 def score_log(task: Task, method: Method, profile: LogProfile) -> Choice | None:
@@ -157,11 +147,11 @@ def _continued(
         action_space=Discrete(1, ("what was done",)),
         propensity=None if log.propensity is None else np.ones(log.n_transitions),
     )
-    fit = fit_folds(
+    found, _ = fit_folds(
         Task(done, gamma, _only_action, done.first_states, seed=seed, engine=engine or Local()),
         replace(method, base=_for_states(method.base, log), clip=0.0),
     )
-    return LoggedValue(value=fit.folds.value, all_folds=fit.folds.all_folds, how="continued")
+    return LoggedValue(value=found.value, all_folds=found.all_folds, how="continued")
 
 
 def _only_action(states: FloatArray) -> IntArray:
@@ -364,21 +354,18 @@ def estimate_policy(
         for each in too_few_rows(choice.on_log) if why is None else (why,) * leaves:
             warnings.warn(str(each), each.category, stacklevel=3)
             cautions.append(each)
-        scores = replace(choice, declined=choice.declined or void(cautions))
-        return ScoreEstimate(scores=scores, on_log=choice.on_log, cautions=tuple(cautions), **about)
-    fit = fit_folds(task, method)
-    by_fold = replace(fit.folds, declined=fit.folds.declined or void(cautions))
+        answer = replace(choice, declined=choice.declined or void(cautions))
+        about |= {"answer": answer, "on_log": choice.on_log}
+        return Estimate(cautions=tuple(cautions), **about)
+    members, row_weights = fit_folds(task, method)
     if logged is True:
         unclipped = replace(method, clip=0.0)  # the log is clipped already
         logged = logged_value(log, method=unclipped, gamma=discount, seed=seed, engine=engine)
-    return FoldEstimate(
-        by_fold=by_fold,
-        logged_by_fold=logged or None,
-        on_log=summarise_policy(task, fit.row_weights),
+    declined = members.declined or void(cautions)
+    return Estimate(
+        answer=replace(members, declined=declined, logged=logged or None),
+        on_log=summarise_policy(task, row_weights),
         cautions=tuple(cautions),
-        critics=fit.critics,
-        point_values=fit.point_values,
-        point_weights=fit.point_weights,
         **about,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
-from tailproof.doors.estimate import Estimate, ScoreEstimate
+from tailproof.doors.estimate import Estimate
 from tailproof.doors.source import LogSource, as_log
 from tailproof.doors.verdict import Answered
 from tailproof.errors import LevelError, LogError
@@ -194,12 +194,13 @@ def rows_to_decide(
     Resamples of the estimate's own scores show how far bounds fall short of the gain at several sizes.
     None if the method gives no scores, or the gain is 0.
     """
-    logged = estimate.logged.influence if isinstance(estimate, ScoreEstimate) else None
-    if not isinstance(estimate, ScoreEstimate) or logged is None:
+    choice = estimate.choice
+    logged = None if choice is None else choice.logged.influence
+    if choice is None or logged is None:
         return None
     gain = estimate.gain.value
     sign = 1.0 if gain > 0 else -1.0
-    draw = gain_bounds(sign * estimate.scores.influence, sign * logged, level=level)
+    draw = gain_bounds(sign * choice.influence, sign * logged, level=level)
     curve = shortfall(draw, len(logged), level=level, power=power, seed=seed)
     needed = float("inf") if curve is None else curve.needed(abs(gain))
     return ceil(needed) if isfinite(needed) else None

@@ -11,7 +11,7 @@ import numpy as np
 from tailproof.critics.ensembles import Ensemble
 from tailproof.critics.greedy import critic_policy, require_discrete
 from tailproof.critics.trees import StateCritics
-from tailproof.doors.estimate import Estimate, ScoreEstimate
+from tailproof.doors.estimate import Estimate
 from tailproof.doors.evaluate import evaluate
 from tailproof.doors.segments import Segment, segments_of
 from tailproof.errors import MethodError, TailproofWarning
@@ -148,7 +148,7 @@ def judged_rule(rule: Rule, estimate: Estimate, *, level: float = 0.9) -> Judged
     counts = np.bincount(place, minlength=len(parts))
     there = np.flatnonzero(counts)
     gains: dict[int, tuple[float, Segment]] = {}
-    if log.is_bandit and isinstance(estimate, ScoreEstimate):
+    if log.is_bandit and estimate.choice is not None:
         own = joint_level(level, len(there))
         names = [str(k) for k in there]
         codes = np.searchsorted(there, place)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, is_number
 from tailproof.doors.decisive import units_of_rows
-from tailproof.doors.estimate import Estimate, ScoreEstimate
+from tailproof.doors.estimate import Estimate
 from tailproof.doors.source import table_column
 from tailproof.doors.verdict import Answered, GainVerdict, Word, verdict_on
 from tailproof.errors import Caution, LogError, MethodError, listed
@@ -173,9 +173,7 @@ def gain_by_segment(
     """
     check_level(level)
     log = None if estimate.task is None else estimate.task.log
-    if not isinstance(estimate, ScoreEstimate) or (
-        isinstance(rival, Estimate) and not isinstance(rival, ScoreEstimate)
-    ):
+    if any(isinstance(each, Estimate) and each.choice is None for each in (estimate, rival)):
         raise MethodError(
             f"Gains by segment need the scores of rows or episodes, which {estimate.method} does not "
             f"give. Use the default method.",
@@ -206,7 +204,7 @@ def gain_by_segment(
 
 
 def segments_of(
-    estimate: ScoreEstimate,
+    estimate: Estimate,
     log: Log,
     codes: IntArray,
     names: Sequence[str],
@@ -218,11 +216,12 @@ def segments_of(
 
     `codes` are the segment of each sample, (E,); `rival` is as in `gain_by_segment`.
     """
+    assert estimate.choice is not None
     parts = _Parts(log, estimate)
     found = []
     for code, name in enumerate(names):
         inside = codes == code
-        gain = parts.gain(estimate.scores, rival, inside)
+        gain = parts.gain(estimate.choice, rival, inside)
         found.append(Segment(name=name, rows=int(inside.sum()), gain=gain, level=level))
     return tuple(found)
 
@@ -234,7 +233,7 @@ class _Parts:
     the values are weighted rewards, and their spreads those of rare events.
     """
 
-    def __init__(self, log: Log, estimate: ScoreEstimate) -> None:
+    def __init__(self, log: Log, estimate: Estimate) -> None:
         self._log = log
         self._unit = units_of_rows(estimate, log)[log.starts[:-1]]  # (E,)
         self._usual = common_value(log.rewards) if log.is_bandit else None
@@ -242,10 +241,11 @@ class _Parts:
     def gain(self, choice: Choice, rival: Estimate | float | None, inside: BoolArray) -> PairedGain:
         """Return the gain in a part: that of the samples `inside`, (E,)."""
         other: Scored = choice.logged
-        if isinstance(rival, ScoreEstimate):
-            other = rival.scores
+        if isinstance(rival, Estimate):
+            assert rival.choice is not None
+            other = rival.choice
         elif rival is not None:
-            other = Scored.known(float(rival))  # type: ignore[arg-type]
+            other = Scored.known(float(rival))
         rare = self._is_rare(choice, inside)
         gain = self._value(choice, inside, rare=rare) - self._value(other, inside, rare=rare)
         return replace(gain, declined=choice.declined or self._too_few(choice, inside))

@@ -79,6 +79,14 @@ class Choice(Scored):
         """The choice in sentences."""
         return ()
 
+    @property
+    def evidence_bytes(self) -> int:
+        """The memory that scores and weights take."""
+        arrays = [self.influence, self.logged.influence, self.weights]
+        if self.pooling is not None:
+            arrays.append(self.pooling.influences)
+        return sum(each.nbytes for each in arrays if each is not None)
+
     def condensed(self, like: Choice | None = None) -> Self:
         """Return a copy that takes less memory, for comparing many policies on large logs.
 

@@ -399,6 +399,10 @@ class FoldValues:
     all_folds: FloatArray = field(repr=False)  # (K,), NaN for a fold that was left out
     declined: Caution | None = None
 
+    def known(self, value: float) -> FoldValues:
+        """Return a number without an error, the same on all of these folds."""
+        return FoldValues(value=value, all_folds=np.full(len(self.all_folds), value))
+
     @property
     def fold_values(self) -> FloatArray:
         """The values of the folds that were not left out."""
