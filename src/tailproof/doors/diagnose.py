@@ -8,20 +8,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray, RowIndex, require_fraction
+from tailproof.critics.ensembles import LinearCritics
 from tailproof.critics.linear import (
     Design,
     Ridge,
     Statistics,
     as_ridge,
+    bellman_residuals,
     choose_ridge,
     regularised,
+    side_by_side,
     solve,
+    weights_of_part,
 )
 from tailproof.critics.task import PolicyOnLog, Task
 from tailproof.doors.decisive import episode_name
@@ -38,7 +42,8 @@ from tailproof.errors import (
     TailproofWarning,
 )
 from tailproof.estimators.importance import IPS, BanditDR, importance_weights
-from tailproof.features import Features, at_actions, default_features
+from tailproof.estimators.mis import start_features
+from tailproof.features import Features, default_features, mixed_features
 from tailproof.files import as_frame, plain, scalar
 from tailproof.log.budget import sample_to_budget
 from tailproof.log.folds import Folds
@@ -62,7 +67,6 @@ from tailproof.robust.tails import (
     TailIndex,
     TailPath,
     WeightEvidence,
-    deviation_of,
     extremal_index,
     extremal_index_across,
     mad,
@@ -241,9 +245,8 @@ class LinearReference(Reference):
 
     def start_features(self, episodes: slice) -> FloatArray:
         """Return g_e = Σ_a π(a|s₀) φ(s₀, a) of some episodes, (m, d)."""
-        actions, weights = self.first_actions
-        phi = at_actions(self.features, self.log.first_states[episodes], actions[episodes])
-        return phi.mix(weights[episodes])
+        first, (actions, weights) = self.log.first_states, self.first_actions
+        return mixed_features(self.features, first[episodes], actions[episodes], weights[episodes])
 
     @cached_property
     def effects(self) -> FloatArray:
@@ -258,8 +261,8 @@ class LinearReference(Reference):
 
     def target_features(self, rows: RowIndex) -> FloatArray:
         """Return Σ_a π(a|s') φ(s', a) at the next states of these rows, (m, d)."""
-        actions, weights = self.task.next_actions(rows)
-        return at_actions(self.features, self.log.next_states[rows], actions).mix(weights)
+        after = self.log.next_states[rows], *self.task.next_actions(rows)
+        return mixed_features(self.features, *after)
 
     def _parts(self, episodes: IntArray) -> tuple[Statistics, FloatArray]:
         log = self.log
@@ -291,7 +294,7 @@ def linear_reference(
         choose_ridge(design, rng=np.random.default_rng(seed)) if ridge == "cv" else as_ridge(ridge)
     )
     stats = design.statistics
-    whole = Statistics(*(each.sum(axis=0, keepdims=True) for each in vars(stats).values()))
+    whole = stats.map(lambda each: each.sum(axis=0, keepdims=True))
     matrix = regularised(design, whole, ridge.penalty(whole.count)) - gamma * whole.cross
     first = task.acts.draws(  # those of `Task.initial_points`, one row per episode
         log.first_states,
@@ -299,12 +302,7 @@ def linear_reference(
         rng=np.random.default_rng([seed, 1]),
         rows=task.initial_rows,
     )
-    actions, chances = first
-    start = np.zeros(features.size)
-    for some in _chunks(log.n_episodes):
-        phi = at_actions(features, log.first_states[some], actions[some])
-        start = start + phi.mix(chances[some]).sum(axis=0)
-    start = start / log.n_episodes
+    start = start_features(design)
     theta = solve(matrix, whole.moment[..., None])[0, :, 0]
     direction = solve(np.swapaxes(matrix, 1, 2), start[None, :, None])[0, :, 0]
     if not (np.isfinite(theta).all() and np.isfinite(direction).all()):
@@ -312,7 +310,9 @@ def linear_reference(
             "The policy's linear system has no solution on this log. Use a larger ridge, fewer "
             "features or a smaller gamma: method=method('lstd', ridge=1e-3, features=...)."
         )
-    weights, residuals = _by_row(task, features, theta, direction)
+    every = np.broadcast_to(direction, (len(members), len(direction)))
+    rows = design.reduce(partial(weights_of_part, every), side_by_side)[0]
+    critic = LinearCritics(features, theta[None])
     return LinearReference(
         log=log,
         name="LSTD",
@@ -322,35 +322,17 @@ def linear_reference(
         start=start,
         gamma=gamma,
         ridge=ridge,
-        weights=weights,
+        weights=log.n_transitions * rows,
         task=task,
         features=features,
         first_actions=first,
         direction=direction,
-        residuals=residuals,
+        residuals=bellman_residuals(critic, task, np.arange(log.n_transitions)),
     )
 
 
 def _chunks(count: int) -> list[slice]:
     return [slice(first, min(first + CHUNK, count)) for first in range(0, count, CHUNK)]
-
-
-def _by_row(
-    task: Task, features: Features, theta: FloatArray, direction: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the weight and the Bellman residual of each row, (n,) each."""
-    log: Log = task.log
-    weights, residuals = np.empty(log.n_transitions), np.empty(log.n_transitions)
-    for rows in _chunks(log.n_transitions):
-        phi = features(log.states[rows], log.actions[rows])
-        weights[rows] = log.n_transitions * (phi @ direction)
-        residuals[rows] = log.rewards[rows] - phi @ theta
-        if task.gamma > 0:
-            following, chances = task.next_actions(rows)
-            after = at_actions(features, log.next_states[rows], following).values(theta[None])[0]
-            alive = task.gamma * ~log.terminated[rows]
-            residuals[rows] += alive * (after * chances.T).sum(axis=0)
-    return weights, residuals
 
 
 def reference(
@@ -649,39 +631,6 @@ def fold_path(estimate: Reference, seed: int) -> KPath:
         errors.append(error)
     return KPath(
         folds=tuple(folds), values=tuple(values), errors=tuple(errors), dealings=len(orders)
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FoldDisagreement:
-    """The values of K folds, and the fold farthest from their median."""
-
-    values: tuple[float, ...]
-    median: float
-    std: float
-    mad: float  # scaled like a standard deviation
-    farthest: int  # the fold farthest from the median
-    distance: float  # from the median, in MADs
-    episode: object  # id of the episode in this fold with the largest effect on the whole estimate
-
-
-def fold_disagreement(estimate: Reference, folds: int) -> FoldDisagreement:
-    """Return the values of K folds, and the most influential episode of the farthest fold."""
-    values = estimate.fold_values(folds)
-    finite = values[np.isfinite(values)]
-    median, scale = float(np.median(finite)), mad(finite)
-    distance = np.where(np.isfinite(values), np.abs(values - median), np.inf)
-    farthest = int(distance.argmax())
-    own = np.flatnonzero(estimate.block_of_episode % folds == farthest)
-    episode = int(own[np.abs(estimate.effects[own]).argmax()])
-    return FoldDisagreement(
-        values=tuple(map(float, values)),
-        median=median,
-        std=deviation_of(finite),
-        mad=scale,
-        farthest=farthest,
-        distance=float(distance[farthest]) / scale if scale > 0 else math.nan,
-        episode=scalar(estimate.log.episode_ids[episode]),
     )
 
 
@@ -1040,7 +989,7 @@ class Diagnosis(Answered):
     tails
         By name: "rewards"; with a policy "weighted rewards", their "weighted sums" over the unit
         and "Bellman residuals"; without one "returns".
-    clustering, overlap, residuals, k_path, folds, influence
+    clustering, overlap, residuals, k_path, influence
         The evidence; `overlap` and `residuals` only with a policy.
     verdict
         Which method is safe for this log, and why.
@@ -1064,7 +1013,6 @@ class Diagnosis(Answered):
     overlap: Overlap | None
     residuals: BellmanMonitor | None
     k_path: KPath
-    folds: FoldDisagreement | None
     influence: Influence
     verdict: Verdict
     notes: tuple[str, ...]
@@ -1159,10 +1107,6 @@ class Diagnosis(Answered):
         for folds, value, error in zip(path.folds, path.values, path.errors, strict=True):
             low, high = value - 2 * error, value + 2 * error
             rows.append(("K-path", f"K = {folds}", value, low, high))
-        if self.folds is not None:
-            rows += [
-                ("folds", f"fold {k}", value, nan, nan) for k, value in enumerate(self.folds.values)
-            ]
         return rows
 
 
@@ -1183,7 +1127,7 @@ def diagnose(
     The verdict is that of `evaluate` with the default method, on the same evidence: tails, skew and
     unit, the chosen estimator, and the interval or why there is none. Further evidence: indices of both
     tails with intervals, whether mean and variance exist, the K-path, clustering of extremes; with a
-    policy also weights, overlap and Bellman residuals; the disagreement of folds, and the ten episodes
+    policy also weights, overlap and Bellman residuals; the ten episodes
     with the largest influence on the plain estimate. That is LSTD, inverse propensity scoring in
     one-step logs with propensities, or without a policy the mean return of the log.
 
@@ -1301,7 +1245,6 @@ def _diagnosis(
         overlap=covered,
         residuals=None if residuals is None else bellman_monitor(once, residuals),
         k_path=fold_path(plain, seed),
-        folds=fold_disagreement(plain, folds) if folds > 1 else None,
         influence=influence,
         verdict=verdict,
         notes=tuple(dict.fromkeys(str(each.message) for each in found)),

@@ -92,14 +92,19 @@ class MIS(Configurable):
         return Numbers(values, tuple(samples), tuple(weights))
 
 
-def marginal_direction(design: Design, matrix: FloatArray) -> FloatArray:
-    """Return A⁻ᵀg for each member, (K, d): the marginal weights are w_i = n φ_iᵀA⁻ᵀg."""
+def start_features(design: Design) -> FloatArray:
+    """Return g = E_{s₀, π} φ, (d,)."""
     points = design.task.initial_points()
-    start = np.zeros(design.features.size)  # g
+    start = np.zeros(design.features.size)
     for first in range(0, len(points.weights), _FEW):  # the features of all may not fit in memory
         rows = slice(first, first + _FEW)
         start += points.weights[rows] @ design.features(points.states[rows], points.actions[rows])
-    right = np.broadcast_to(start[:, None], (*matrix.shape[:2], 1))
+    return start
+
+
+def marginal_direction(design: Design, matrix: FloatArray) -> FloatArray:
+    """Return A⁻ᵀg for each member, (K, d): the marginal weights are w_i = n φ_iᵀA⁻ᵀg."""
+    right = np.broadcast_to(start_features(design)[:, None], (*matrix.shape[:2], 1))
     return solve(np.swapaxes(matrix, 1, 2), right)[..., 0]
 
 
