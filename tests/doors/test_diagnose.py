@@ -159,6 +159,8 @@ def test_the_storm_clusters_and_is_named(storm: Diagnosis):
     assert verdict.settings == {"features": storage.HourlyFeatures()}
     named = {each.episode for each in storm.influence.episodes[:5]}
     assert named <= {f"2021-02-{day}" for day in range(12, 21)}
+    assert storm.folds is not None
+    assert storm.folds.episode.startswith("2021-02-1")
     worst = storm.influence.episodes[0]
     assert abs(worst.median_effect) < abs(worst.effect) / 10
     assert storm.residuals is not None

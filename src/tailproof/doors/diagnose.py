@@ -61,15 +61,18 @@ from tailproof.progress import staged
 from tailproof.robust.pooling import PooledPath
 from tailproof.robust.tails import (
     ExtremalIndex,
+    Medcouple,
     MomentEvidence,
     ResidualMonitor,
     TailAsymmetry,
     TailIndex,
     TailPath,
     WeightEvidence,
+    deviation_of,
     extremal_index,
     extremal_index_across,
     mad,
+    medcouple,
     moment_evidence,
     residual_monitor,
     tail_asymmetry,
@@ -414,6 +417,7 @@ class TailReport:
     mean: MomentEvidence  # whether it plausibly exists
     variance: MomentEvidence
     asymmetry: TailAsymmetry
+    medcouple: Medcouple
 
     @property
     def heavier(self) -> TailIndex | None:
@@ -464,6 +468,7 @@ def tail_report(name: str, values: FloatArray, *, theta: float = 1.0) -> TailRep
         mean=moment_evidence(ordered, 1, tails=(left, right)),
         variance=moment_evidence(ordered, 2, tails=(left, right)),
         asymmetry=tail_asymmetry(ordered, theta=theta),
+        medcouple=medcouple(ordered),
     )
 
 
@@ -631,6 +636,39 @@ def fold_path(estimate: Reference, seed: int) -> KPath:
         errors.append(error)
     return KPath(
         folds=tuple(folds), values=tuple(values), errors=tuple(errors), dealings=len(orders)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldDisagreement:
+    """The values of K folds, and the fold farthest from their median."""
+
+    values: tuple[float, ...]
+    median: float
+    std: float
+    mad: float  # scaled like a standard deviation
+    farthest: int  # the fold farthest from the median
+    distance: float  # from the median, in MADs
+    episode: object  # id of the episode in this fold with the largest effect on the whole estimate
+
+
+def fold_disagreement(estimate: Reference, folds: int) -> FoldDisagreement:
+    """Return the values of K folds, and the most influential episode of the farthest fold."""
+    values = estimate.fold_values(folds)
+    finite = values[np.isfinite(values)]
+    median, scale = float(np.median(finite)), mad(finite)
+    distance = np.where(np.isfinite(values), np.abs(values - median), np.inf)
+    farthest = int(distance.argmax())
+    own = np.flatnonzero(estimate.block_of_episode % folds == farthest)
+    episode = int(own[np.abs(estimate.effects[own]).argmax()])
+    return FoldDisagreement(
+        values=tuple(map(float, values)),
+        median=median,
+        std=deviation_of(finite),
+        mad=scale,
+        farthest=farthest,
+        distance=float(distance[farthest]) / scale if scale > 0 else math.nan,
+        episode=scalar(estimate.log.episode_ids[episode]),
     )
 
 
@@ -989,7 +1027,7 @@ class Diagnosis(Answered):
     tails
         By name: "rewards"; with a policy "weighted rewards", their "weighted sums" over the unit
         and "Bellman residuals"; without one "returns".
-    clustering, overlap, residuals, k_path, influence
+    clustering, overlap, residuals, k_path, folds, influence
         The evidence; `overlap` and `residuals` only with a policy.
     verdict
         Which method is safe for this log, and why.
@@ -1013,6 +1051,7 @@ class Diagnosis(Answered):
     overlap: Overlap | None
     residuals: BellmanMonitor | None
     k_path: KPath
+    folds: FoldDisagreement | None
     influence: Influence
     verdict: Verdict
     notes: tuple[str, ...]
@@ -1081,6 +1120,7 @@ class Diagnosis(Answered):
                 (name, "largest share of Σ|x|", report.mean.ratio, nan, nan),
                 (name, "largest share of Σx²", report.variance.ratio, nan, nan),
                 (name, "right to left extremes", lean.ratio, lean.low, lean.high),
+                (name, "medcouple", report.medcouple.value, nan, nan),
             ]
         for where in ("within", "across", "groups"):
             index: ExtremalIndex | None = getattr(self.clustering, where)
@@ -1107,6 +1147,10 @@ class Diagnosis(Answered):
         for folds, value, error in zip(path.folds, path.values, path.errors, strict=True):
             low, high = value - 2 * error, value + 2 * error
             rows.append(("K-path", f"K = {folds}", value, low, high))
+        if self.folds is not None:
+            rows += [
+                ("folds", f"fold {k}", value, nan, nan) for k, value in enumerate(self.folds.values)
+            ]
         return rows
 
 
@@ -1127,7 +1171,7 @@ def diagnose(
     The verdict is that of `evaluate` with the default method, on the same evidence: tails, skew and
     unit, the chosen estimator, and the interval or why there is none. Further evidence: indices of both
     tails with intervals, whether mean and variance exist, the K-path, clustering of extremes; with a
-    policy also weights, overlap and Bellman residuals; the ten episodes
+    policy also weights, overlap and Bellman residuals; the disagreement of folds, and the ten episodes
     with the largest influence on the plain estimate. That is LSTD, inverse propensity scoring in
     one-step logs with propensities, or without a policy the mean return of the log.
 
@@ -1245,6 +1289,7 @@ def _diagnosis(
         overlap=covered,
         residuals=None if residuals is None else bellman_monitor(once, residuals),
         k_path=fold_path(plain, seed),
+        folds=fold_disagreement(plain, folds) if folds > 1 else None,
         influence=influence,
         verdict=verdict,
         notes=tuple(dict.fromkeys(str(each.message) for each in found)),

@@ -14,6 +14,7 @@ STATISTICS = [
     tails.tail_path,
     lambda x: tails.max_to_sum(x, 2),
     lambda x: tails.moment_evidence(x, 2),
+    tails.medcouple,
     tails.tail_asymmetry,
     tails.extremal_index,
     lambda x: tails.extremal_index_across(x, episode=np.zeros(np.shape(x))),
