@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -170,6 +170,7 @@ def pointwise(base: Any) -> Method:
 FOLDS = 4
 _AHEAD = 1.64  # standard errors by which a rule must be ahead of the best constant action
 
+T = TypeVar("T")
 #: Maps a task and a method to the learned policy.
 Teach = Callable[[Task, Method], Learned]
 
@@ -192,19 +193,36 @@ class Trial(NamedTuple):
         return -np.inf if self.judgement is None else self.judgement.bound
 
 
+def try_each(
+    methods: Mapping[str, Method], ask: Callable[[Method], T], *, advance: Callable[[], Any]
+) -> tuple[dict[str, T], dict[str, str]]:
+    """Ask about each candidate; return the answers, and why the others cannot be learned."""
+    answers: dict[str, T] = {}
+    failed: dict[str, str] = {}
+    for name, method in methods.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TailproofWarning)  # the judge decides
+                answers[name] = ask(method)
+        except (TailproofError, np.linalg.LinAlgError) as error:
+            failed[name] = f"{name} ({str(error).split('.')[0]})"
+        advance()
+    return answers, failed
+
+
 @dataclass(frozen=True, eq=False)
-class LawOfRows:
+class RowProbabilities:
     """The action probabilities of cross-fitted policies in the rows of one log, in its order."""
 
-    law: FloatArray  # (n, A)
+    by_row: FloatArray  # (n, A)
 
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return π(a | s) of each row, (n, A)."""
-        if len(states) != len(self.law):
+        if len(states) != len(self.by_row):
             raise ValueError(
-                f"These probabilities are of {len(self.law)} rows. Got {len(states)} instead."
+                f"These probabilities are of {len(self.by_row)} rows. Got {len(states)} instead."
             )
-        return self.law
+        return self.by_row
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,9 +236,9 @@ class CrossFit:
     log: Log
     fold: IntArray  # of each row, (n,); fold 0 is held out at the end
     scores: FloatArray  # Γ(s, a) of all rows, (n, A)
-    values: dict[str, FloatArray]
-    methods: dict[str, Method]  # of the candidates
-    failed: dict[str, str] = field(default_factory=dict)  # reasons, of those not learned
+    values: Mapping[str, FloatArray]
+    methods: Mapping[str, Method]  # of the candidates
+    failed: Mapping[str, str] = field(default_factory=dict)  # reasons, of those not learned
     constants: Sequence[int] | None = None  # actions that may always be taken; None for common ones
     pools_from: float = np.inf  # the reward from which sizes are pooled in the scores
 
@@ -245,36 +263,33 @@ class CrossFit:
         constants: Sequence[int] | None = None,
     ) -> CrossFit:
         """Train every candidate without each pair of folds, and score it on both."""
-        log: Log = whole.log
-        found = cls(
-            log, fold, whole.scores, {}, {}, constants=constants, pools_from=whole.pooled[1]
-        )
+        log, scores = whole.log, whole.scores
+        values, methods, failed = dict[str, FloatArray](), dict[str, Method](), dict[str, str]()
         # features are of states alone, and the shape of all rewards names no policy
         linear = linear_methods(log)
         for pair in combinations(range(FOLDS), 2):
-            task = task_without(whole, fold, pair)
-            asked = np.flatnonzero(np.isin(fold, pair))
-            for name, method in methods_to_try(task.log, 0.0, linear=linear).items():
-                if isinstance(method.base, Constant):
-                    continue  # constants need no training
-                found.methods[name] = method
-                try:
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore", TailproofWarning)  # the judge decides
-                        policy = teach(task, method).policy
-                    law = action_probabilities(policy, log.states[asked], log.n_actions)
-                except (TailproofError, np.linalg.LinAlgError) as error:
-                    found.failed[name] = f"{name} ({str(error).split('.')[0]})"
-                    continue
-                values = np.zeros(len(fold))
-                values[asked] = (law * found.scores[asked]).sum(axis=1)
-                sums = found.values.setdefault(name, np.zeros((FOLDS, len(fold))))
-                for other, own in (pair, pair[::-1]):
-                    sums[other, fold == own] = values[fold == own]
+            task, rows = task_without(whole, fold, pair), np.flatnonzero(np.isin(fold, pair))
+            every = methods_to_try(task.log, 0.0, linear=linear).items()
+            # constants need no training
+            tried = {name: each for name, each in every if not isinstance(each.base, Constant)}
+
+            def score(
+                method: Method, task: LearningTask = task, rows: IntArray = rows
+            ) -> FloatArray:
+                policy = teach(task, method).policy
+                taken = action_probabilities(policy, log.states[rows], log.n_actions)
+                return np.asarray((taken * scores[rows]).sum(axis=1))
+
+            found, not_learned = try_each(tried, score, advance=lambda: None)
+            for name, by_row in found.items():
+                own = values.setdefault(name, np.zeros((FOLDS, len(fold))))
+                own[sum(pair) - fold[rows], rows] = by_row  # by the other fold that was left out
+            methods |= tried
+            failed |= not_learned
             advance()
-        for name in found.failed:
-            found.values.pop(name, None)
-        return found
+        kept = {name: each for name, each in values.items() if name not in failed}
+        pooled = whole.pooled[1]
+        return cls(log, fold, scores, kept, methods, failed, constants, pools_from=pooled)
 
     def chosen(self, left_out: int) -> tuple[str, Method]:
         """Return the best candidate on the other folds: a constant unless a rule is clearly better."""
@@ -301,14 +316,19 @@ def constant(log: Log, action: int) -> tuple[str, Method]:
     return f"Always {label}", pointwise(Constant(action=action))
 
 
-def dealt(log: Log, judging: float, *, seed: int) -> IntArray:
-    """Split whole groups into four folds, the first with a given share of them, (n,)."""
-    order = shuffled_groups(log, np.random.default_rng([seed, 2]))
-    first = min(max(1, round(judging * log.n_groups)), log.n_groups - (FOLDS - 1))
+def split_groups(log: Log, parts: IntArray, *, seed: int) -> IntArray:
+    """Return the part of each episode, (E,): `parts` are those of the groups in a random order."""
     place = np.empty(log.n_groups, dtype=np.intp)
-    place[order[:first]] = 0
-    place[order[first:]] = 1 + np.arange(log.n_groups - first) % (FOLDS - 1)
+    place[shuffled_groups(log, np.random.default_rng([seed, 2]))] = parts
     return np.asarray(place[log.group_of_episode])
+
+
+def four_folds(log: Log, judging: float, *, seed: int) -> IntArray:
+    """Split whole groups into four folds, the first with a given share of them, (n,)."""
+    count = log.n_groups
+    first = min(max(1, round(judging * count)), count - (FOLDS - 1))
+    others = 1 + np.arange(count - first) % (FOLDS - 1)
+    return split_groups(log, np.append(np.zeros(first, dtype=np.intp), others), seed=seed)
 
 
 def task_without(whole: LearningTask, fold: IntArray, left_out: tuple[int, ...]) -> LearningTask:
@@ -335,7 +355,7 @@ def learn_from_rows(
     significantly better than the log, constants are tried.
     """
     log = profile.log
-    fold = dealt(log, holdout, seed=seed)
+    fold = four_folds(log, holdout, seed=seed)
     whole = LearningTask(log, 0.0, None, log.first_states, seed=seed)
     found = CrossFit.of(whole, fold, teach=teach, advance=advance, constants=constants)
     judge = Judge(profile, 0.0, at_least, seed + 2, None)
@@ -354,17 +374,17 @@ def judged_rule(found: CrossFit, whole: LearningTask, judge: Judge, *, teach: Te
     choosing. The result evaluates the learning procedure rather than one of its four policies.
     """
     log: Log = whole.log
-    law, unseen = np.zeros((log.n_transitions, log.n_actions)), np.zeros(log.n_transitions)
+    taken, unseen = np.zeros((log.n_transitions, log.n_actions)), np.zeros(log.n_transitions)
     learned = []
     for k in range(FOLDS):
         task = task_without(whole, found.fold, (k,))
         learned.append(teach(task, found.chosen(k)[1]))
         own = np.flatnonzero(found.fold == k)
-        law[own] = action_probabilities(learned[k].policy, log.states[own], log.n_actions)
+        taken[own] = action_probabilities(learned[k].policy, log.states[own], log.n_actions)
         seen = SeenPairs.of(task.log)
         if seen is not None:
-            unseen[own] = seen.unseen(log.states[own], law[own])
-    judgement = judge.ask(LawOfRows(law))
+            unseen[own] = seen.unseen(log.states[own], taken[own])
+    judgement = judge.ask(RowProbabilities(taken))
     if judgement is not None:
         cost = unseen_cost(float(unseen.mean()), log, judgement.value, 0.0)
         judgement = replace(judgement, bound=judgement.bound - cost)
@@ -462,12 +482,10 @@ def three_parts(log: Log, judging: float, *, seed: int) -> ThreeParts:
             f"Without a method, learn fits, chooses and judges on different {unit}, and needs at "
             f"least {_FEWEST} of them. Got {count}; name a method, such as method='fqi'."
         )
-    order = shuffled_groups(log, np.random.default_rng([seed, 2]))
     last = min(max(1, round(judging * count)), count - 3)
     middle = min(max(1, round(_CHOOSES * (count - last))), count - last - 1)
-    place = np.empty(count, dtype=np.intp)
-    place[order] = np.repeat([2, 1, 0], [last, middle, count - last - middle])
-    of_episode = place[log.group_of_episode]
+    parts = np.repeat([2, 1, 0], [last, middle, count - last - middle])
+    of_episode = split_groups(log, parts, seed=seed)
     return ThreeParts(*(log.take(np.flatnonzero(of_episode == k)) for k in range(3)))
 
 
@@ -574,21 +592,18 @@ class CarefulLearning:
         return self._kept(said, failed, verdict)
 
     def _tried(self, task: Task, judge: Judge) -> tuple[list[Trial], list[str]]:
-        trials, failed = [], []
         known: dict[bytes, Judgement] = {}  # several candidates often learn the same policy
-        for name, method in methods_to_try(task.log, task.gamma).items():
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", TailproofWarning)  # the judge decides
-                    learned = self.candidate(task, method)
-                acts = judge.acts(learned.policy)
-                if acts not in known:
-                    known[acts] = judge(learned.policy)
-                trials.append(Trial(name, learned, known[acts]))
-            except (TailproofError, np.linalg.LinAlgError) as error:
-                failed.append(f"{name} ({str(error).split('.')[0]})")
-            self.advance()
-        return trials, failed
+
+        def judged(method: Method) -> tuple[Learned, Judgement]:
+            learned = self.candidate(task, method)
+            acts = judge.acts(learned.policy)
+            if acts not in known:
+                known[acts] = judge(learned.policy)
+            return learned, known[acts]
+
+        tried = methods_to_try(task.log, task.gamma)
+        found, failed = try_each(tried, judged, advance=self.advance)
+        return [Trial(name, *each) for name, each in found.items()], [*failed.values()]
 
     def _kept(
         self, said: str, failed: Iterable[str] = (), judged: Judgement | None = None
@@ -605,11 +620,13 @@ class CarefulLearning:
     def _how_close(self, policy: Any) -> str:
         """Return how far the kept policy is from the logged behaviour, and what that may cost."""
         log = self.log
-        law = action_probabilities(policy, log.states, log.n_actions)
+        taken = action_probabilities(policy, log.states, log.n_actions)
         if log.propensity is None:
-            far = f"by {calibration_error(law, log.actions):.1%} from how often the log takes them"
+            far = (
+                f"by {calibration_error(taken, log.actions):.1%} from how often the log takes them"
+            )
         else:
-            off = np.abs(law[np.arange(log.n_transitions), log.actions] - log.propensity)
+            off = np.abs(taken[np.arange(log.n_transitions), log.actions] - log.propensity)
             if off.mean() < _SAME:
                 return "The policy returned reproduces the logged propensities."
             most = float(np.quantile(off, 0.99))
@@ -918,9 +935,8 @@ def split_off(log: Log, share: float, *, seed: int) -> tuple[Any, Any]:
             f"holdout={share:g} of {log.n_groups} {unit} leaves none to learn from; use a smaller "
             f"share or a longer log."
         )
-    order = shuffled_groups(log, np.random.default_rng([seed, 2]))
-    away = np.isin(log.group_of_episode, order[:kept_away])
-    return log.take(np.flatnonzero(~away)), log.take(np.flatnonzero(away))
+    away = split_groups(log, np.arange(log.n_groups) < kept_away, seed=seed)
+    return log.take(np.flatnonzero(away == 0)), log.take(np.flatnonzero(away))
 
 
 def _learning_method(method: str | Method) -> Method:

@@ -13,10 +13,10 @@ from tailproof.critics.tree_values import LearningTask
 from tailproof.doors.learn import (
     LIKELIEST,
     CrossFit,
-    LawOfRows,
+    RowProbabilities,
     Trial,
     blind_choice,
-    dealt,
+    four_folds,
     three_parts,
     too_little,
 )
@@ -168,7 +168,7 @@ def test_a_rule_must_be_ahead_of_the_best_constant():
     noise -= noise.mean()
     methods = {"alike": None, "ahead": None}
     values = {"alike": np.tile(1.0 + noise, (4, 1)), "ahead": np.tile(1.0 + noise, (4, 1))}
-    fold = dealt(log, 0.25, seed=0)
+    fold = four_folds(log, 0.25, seed=0)
     assert CrossFit(log, fold, scores, values, methods).chosen(0)[0] == "Always 1"
     values["ahead"] += 0.3  # six standard errors
     assert CrossFit(log, fold, scores, values, methods).chosen(0)[0] == "ahead"
@@ -176,7 +176,7 @@ def test_a_rule_must_be_ahead_of_the_best_constant():
 
 def test_folds_keep_groups_together_and_hold_out_what_three_parts_do():
     log = one_step(n=300, group=np.arange(300) // 5)
-    fold = dealt(log, 0.25, seed=3)
+    fold = four_folds(log, 0.25, seed=3)
     assert all(len(set(fold[5 * k : 5 * k + 5])) == 1 for k in range(60))
     assert np.bincount(fold).tolist() == [75, 75, 75, 75]
     held = three_parts(log, 0.25, seed=3).judge
@@ -186,7 +186,7 @@ def test_folds_keep_groups_together_and_hold_out_what_three_parts_do():
 def test_what_acts_in_a_fold_was_taught_by_the_others():
     """Labels of one fold are rewards of noise: a policy that saw them would profit."""
     log = one_step(n=200, effect=0.0)
-    fold = dealt(log, 0.25, seed=0)
+    fold = four_folds(log, 0.25, seed=0)
     whole = LearningTask(log, 0.0, None, log.first_states, seed=0)
     taught = []
 
@@ -200,8 +200,8 @@ def test_what_acts_in_a_fold_was_taught_by_the_others():
     assert all(own <= each or not own & each for each in taught for own in folds)
 
 
-def test_a_law_of_rows_is_of_these_rows():
-    law = LawOfRows(np.full((3, 2), 0.5))
+def test_probabilities_by_row_are_of_these_rows():
+    law = RowProbabilities(np.full((3, 2), 0.5))
     assert law.probabilities(np.zeros((3, 1))).shape == (3, 2)
     with pytest.raises(ValueError, match="of 3 rows"):
         law.probabilities(np.zeros((4, 1)))
