@@ -935,7 +935,7 @@ def split_off(log: Log, share: float, *, seed: int) -> tuple[Any, Any]:
             f"holdout={share:g} of {log.n_groups} {unit} leaves none to learn from; use a smaller "
             f"share or a longer log."
         )
-    away = split_groups(log, np.arange(log.n_groups) < kept_away, seed=seed)
+    away = split_groups(log, (np.arange(log.n_groups) < kept_away).astype(int), seed=seed)
     return log.take(np.flatnonzero(away == 0)), log.take(np.flatnonzero(away))
 
 

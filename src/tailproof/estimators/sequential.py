@@ -43,7 +43,7 @@ from tailproof.profile.profile import LogProfile
 from tailproof.profile.shape import RewardFit, sums
 from tailproof.robust.gains import Scored, possible_values
 from tailproof.robust.huber_path import Nuisance, Path, huber_estimates
-from tailproof.robust.means import adaptive_huber, catoni, median_of_means
+from tailproof.robust.means import AdaptiveHuber, Catoni, MedianOfMeans
 from tailproof.robust.pooling import PooledPath, pooled_path
 from tailproof.robust.spreads import Hall, hall_spread
 from tailproof.robust.tails import effective_rows
@@ -75,9 +75,9 @@ class MeanChoice:
         samples = self.samples
         return {
             "plain LSTD": float(self.path.estimates[-1]),
-            "adaptive Huber": adaptive_huber(samples),
-            "Catoni": catoni(samples),
-            "median of 20 means": median_of_means(samples, blocks=min(20, len(samples)), rng=rng),
+            "adaptive Huber": AdaptiveHuber()(samples),
+            "Catoni": Catoni()(samples),
+            "median of 20 means": MedianOfMeans(min(20, len(samples)))(samples, rng=rng),
             "Huber regression": 0.0,
         }
 
@@ -104,7 +104,7 @@ def choose_mean(rewards: RewardFit, weights: FloatArray, transition: FloatArray)
     path = huber_estimates(samples, nuisance=nuisance, common=common)
     asymmetry = max(path.asymmetry(), shape.asymmetry)
     skewed = asymmetry > RULES.skewed
-    adaptive, plain = adaptive_huber(samples), float(path.estimates[-1])
+    adaptive, plain = AdaptiveHuber()(samples), float(path.estimates[-1])
     last = len(path.estimates) - 1
     if skewed:
         nearest = int(np.abs(path.estimates - adaptive).argmin())

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -78,9 +77,7 @@ def _sums(x: FloatArray) -> FloatArray:
 
 
 __all__ = ["AdaptiveHuber", "Catoni", "LeeValiant", "Mean", "MedianOfMeans"]
-__all__ += ["PermutedMedianOfMeans", "SampleMean", "TrimmedMean", "Winsorised"]
-__all__ += ["adaptive_huber", "catoni", "huber_mean", "huber_path", "lee_valiant"]
-__all__ += ["median_of_means", "sample_mean", "trimmed_mean"]
+__all__ += ["PermutedMedianOfMeans", "SampleMean", "TrimmedMean", "Winsorised", "huber_path"]
 
 Labels = ArrayLike | None
 Rng = Generator | None
@@ -107,83 +104,11 @@ def apply_mean(
     return float(mean(samples))
 
 
-def sample_mean(samples: ArrayLike) -> float:
-    """Return the arithmetic mean, Σ x_i / n.
-
-    >>> sample_mean([1.0, 2.0, 6.0])
-    3.0
-    """
-    x = _checked(samples)
-    return float(np.clip(x.mean(), x.min(), x.max()))  # exact for constant samples
-
-
-def median_of_means(
-    samples: ArrayLike,
-    *,
-    blocks: int | None = None,
-    permutations: int = 1,
-    delta: float = 0.05,
-    groups: Labels = None,
-    rng: Rng = None,
-) -> float:
-    """Return the median of all block means of `permutations` random partitions into blocks.
-
-    Blocks have equally many groups (or samples, without `groups`). By default there are ⌈8 log(2/δ)⌉
-    blocks, but at most half the number of groups; δ is then not reached. Lugosi and Mendelson (2019),
-    §2.1.
-
-    >>> median_of_means([1.0, 2.0, 3.0, 4.0, 1000.0], blocks=5)
-    3.0
-    """
-    MedianOfMeans(blocks, permutations, delta)
-    x = _checked(samples)
-    centre = float(np.median(x))  # sums of deviations are exact for constant samples
-    sums, sizes = _units(x - centre, groups)
-    units = len(sums)
-    if blocks is None:
-        blocks = max(1, min(math.ceil(8 * math.log(2 / delta)), units // 2))
-    if blocks > units:
-        kind = "samples" if groups is None else "groups"
-        raise PartitionError(f"{blocks} blocks need as many {kind}. Got {units}; ask for fewer.")
-    rng = np.random.default_rng(0) if rng is None else rng
-    starts = np.arange(blocks) * units // blocks
-    means = np.empty((permutations, blocks))
-    for row in means:  # one partition at a time, for O(n) memory
-        order = rng.permutation(units)
-        row[:] = np.add.reduceat(sums[order], starts) / np.add.reduceat(sizes[order], starts)
-    return centre + float(np.median(means))
-
-
-def trimmed_mean(samples: ArrayLike, *, fraction: float, winsorise: bool = False) -> float:
-    """Return the mean without the ⌊fraction·n⌋ smallest and as many largest samples.
-
-    With `winsorise` they are replaced by the nearest kept sample. A fraction of 0 gives the mean, 0.5
-    the median.
-
-    >>> trimmed_mean([1.0, 2.0, 3.0, 7.0, 1000.0], fraction=0.2)
-    4.0
-    """
-    TrimmedMean(fraction)
-    x = np.sort(_checked(samples))
-    # 0.29 * 100 is a little below 29 in floating point.
-    cut = min(math.floor(fraction * len(x) + 1e-9), (len(x) - 1) // 2)
-    kept = x[cut : len(x) - cut]
-    return sample_mean(np.clip(x, kept[0], kept[-1]) if winsorise else kept)
-
-
-def huber_mean(samples: ArrayLike, tau: float) -> float:
-    """Return the m with Σ ψ(x_i − m) = 0, where ψ clips to [−τ, τ].
-
-    A large τ gives the mean, τ → 0 the median. If the solutions are an interval, its midpoint.
-
-    >>> huber_mean([0.0, 0.0, 3.0], 0.5)
-    0.25
-    """
-    return float(huber_path(samples, [tau])[0])
-
-
 def huber_path(samples: ArrayLike, taus: ArrayLike) -> FloatArray:
-    """Return `huber_mean` at each of `taus`, (T,): O(n log n) once, then O(log n) for each.
+    """Return Huber means at each of `taus`, (T,): O(n log n) once, then O(log n) for each.
+
+    That at τ is the m with Σ ψ(x_i − m) = 0, where ψ clips to [−τ, τ]: the mean for a large τ, the
+    median for τ → 0. If the solutions are an interval, it is the midpoint.
 
     >>> huber_path([0.0, 0.0, 3.0], [0.5, 3.0]).tolist()
     [0.25, 1.0]
@@ -191,7 +116,7 @@ def huber_path(samples: ArrayLike, taus: ArrayLike) -> FloatArray:
     thresholds = np.asarray(taus, dtype=np.float64)
     if thresholds.ndim != 1 or not (thresholds > 0).all():
         raise MethodError(f"Huber thresholds tau must be positive. Got {taus!r} instead.")
-    centre, x = _centred(samples)
+    centre, x = _centred(_checked(samples))
     # S[j] − S[i] = Σ x[i:j], from the middle outwards: an outlier at an end causes no loss of digits
     half = len(x) // 2
     sums = np.concatenate([-np.cumsum(x[:half][::-1])[::-1], _sums(x[half:])])
@@ -204,110 +129,70 @@ def huber_path(samples: ArrayLike, taus: ArrayLike) -> FloatArray:
     return np.array([centre + root(pull, min(float(tau), limit)) for tau in thresholds])
 
 
-def adaptive_huber(samples: ArrayLike) -> float:
-    """Return the Huber mean m whose τ solves Σ min((x_i − m)², τ²)/τ² = log n jointly with m.
-
-    Fewer than log n samples are clipped. If fewer than log n samples differ from all others, which are
-    equal, the result is their common value.
-    Wang, Zheng, Zhou and Zhou (2021), "A new principle for tuning-free Huber regression".
-
-    >>> adaptive_huber([1.0] * 50 + [1e9])
-    1.0
-    """
-    centre, x = _centred(samples)
-    budget = math.log(len(x))
-    return centre + proposal_two(x, budget)[0]
-
-
-def catoni(samples: ArrayLike, *, delta: float = 0.05, variance: float | None = None) -> float:
-    """Return the θ with Σ ψ(α (x_i − θ)) = 0 for Catoni's narrowest influence function.
-
-    ψ is odd, −log(1 − u + u²/2) on [0, 1] and log 2 beyond, and α = √(2 log(2/δ) / (n v)): Catoni
-    (2012), Proposition 2.4 to leading order. Without `variance`, v = mean(min((x − m)², 1/α²)) with
-    m the Huber mean at 1/α, solved jointly: finite for any tail.
-
-    >>> round(catoni([1.0, 2.0, 3.0] * 5 + [1e9]), 1)
-    2.1
-    """
-    Catoni(delta, variance)
-    centre, x = _centred(samples)
-    budget = 2 * math.log(2 / delta)
-    if variance is None:
-        # v and α as above give Σ min(α²(x − m)², 1) = budget; at most half of few samples, because
-        # otherwise the scale would be that of the closest pair
-        allowed = min(budget, len(x) / 2)
-        width = proposal_two(x, allowed)[1] * math.sqrt(allowed / budget)  # 1/α
-    else:
-        width = math.sqrt(len(x) * variance / budget)
-
-    def pull(theta: float, width: float) -> float:
-        u = np.clip(x - theta, -width, width) / width
-        return float(np.sum(np.copysign(np.log(1 - np.abs(u) + u * u / 2), u)))
-
-    return centre + root(pull, width)
-
-
-def lee_valiant(
-    samples: ArrayLike, *, delta: float = 0.05, groups: Labels = None, rng: Rng = None
-) -> float:
-    """Return κ + mean(d (1 − min(α d², 1))), d = x − κ, where Σ min(α d_i², 1) = log(1/δ)/3.
-
-    κ is the median of means of ⌈log(1/δ)⌉ blocks. Lee and Valiant (2022), Algorithm 1.
-
-    >>> lee_valiant([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1e9], delta=1e-3)
-    1.0
-    """
-    LeeValiant(delta)
-    x = _checked(samples)
-    blocks = min(math.ceil(math.log(1 / delta)), len(_units(x, groups)[0]))
-    kappa = median_of_means(x, blocks=blocks, groups=groups, rng=rng)
-    deviations = x - kappa
-    squares = np.sort(deviations**2)
-    budget = math.log(1 / delta) / 3
-    clipped = np.arange(min(math.ceil(budget), len(x)))  # how many squares may exceed 1/α
-    largest = len(x) - 1 - clipped
-    limits = np.cumsum(squares)[largest] / (budget - clipped)  # 1/α, given how many
-    feasible = np.flatnonzero(squares[largest] <= limits)
-    if len(feasible) == 0 or limits[feasible[0]] == 0:  # every d ≠ 0 is clipped
-        return kappa
-    with np.errstate(over="ignore"):  # overflow to infinity is clipped to 1
-        weights = 1 - np.minimum(deviations**2 / limits[feasible[0]], 1)
-    return kappa + float(np.mean(deviations * weights))
-
-
 class _Settings(Configurable):
-    """Base of the means: settings that are passed to a function above, which checks them."""
+    """Base of the means: what their settings must be."""
 
     constraints: ClassVar = {"delta": LEVEL, "fraction": Within("[0, 0.5]"), "variance": POSITIVE}
     constraints |= {"blocks": COUNT, "permutations": COUNT}
-    function: ClassVar[Callable[..., float]]
-    in_blocks: ClassVar[bool] = False
 
-    def __call__(self, samples: ArrayLike, *, groups: Labels = None, rng: Rng = None) -> float:
+    def __call__(self, samples: ArrayLike, *, groups: Labels = None, rng: Rng = None) -> float:  # noqa: ARG002
         """Return the mean of `samples`, (n,)."""
-        blocks = {"groups": groups, "rng": rng} if self.in_blocks else {}
-        return type(self).function(samples, **vars(self), **blocks)
+        return self._mean(_checked(samples))
+
+    def _mean(self, x: FloatArray) -> float:
+        """Return the mean of finite samples, (n,), at least one."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class SampleMean(_Settings):
-    """The plain mean: unbiased also for skewed samples, but not robust to outliers."""
+    """The plain mean: unbiased also for skewed samples, but not robust to outliers.
 
-    function = staticmethod(sample_mean)
+    >>> SampleMean()([1.0, 2.0, 6.0])
+    3.0
+    """
+
+    def _mean(self, x: FloatArray) -> float:
+        return float(np.clip(x.mean(), x.min(), x.max()))  # exact for constant samples
 
 
 @dataclass(frozen=True)
 class MedianOfMeans(_Settings):
     """Median of block means: biased towards the centre on skewed samples, more so with many blocks.
 
-    Its error is sub-Gaussian at level δ if the variance is finite.
+    It is the median of all block means of `permutations` random partitions. Blocks have equally many
+    groups (or samples, without groups). By default there are ⌈8 log(2/δ)⌉ blocks, but at most half the
+    number of groups; δ is then not reached. Its error is sub-Gaussian at level δ if the variance is
+    finite (Lugosi and Mendelson 2019, §2.1).
+
+    >>> MedianOfMeans(blocks=5)([1.0, 2.0, 3.0, 4.0, 1000.0])
+    3.0
     """
 
     blocks: int | None = None
     permutations: int = 1
     delta: float = 0.05
-    function = staticmethod(median_of_means)
-    in_blocks = True
+
+    def __call__(self, samples: ArrayLike, *, groups: Labels = None, rng: Rng = None) -> float:
+        """Return the mean of `samples`, (n,), with these group labels, (n,)."""
+        x = _checked(samples)
+        centre = float(np.median(x))  # sums of deviations are exact for constant samples
+        sums, sizes = _units(x - centre, groups)
+        units, blocks = len(sums), self.blocks
+        if blocks is None:
+            blocks = max(1, min(math.ceil(8 * math.log(2 / self.delta)), units // 2))
+        if blocks > units:
+            kind = "samples" if groups is None else "groups"
+            raise PartitionError(
+                f"{blocks} blocks need as many {kind}. Got {units}; ask for fewer."
+            )
+        rng = np.random.default_rng(0) if rng is None else rng
+        starts = np.arange(blocks) * units // blocks
+        means = np.empty((self.permutations, blocks))
+        for row in means:  # one partition at a time, for O(n) memory
+            order = rng.permutation(units)
+            row[:] = np.add.reduceat(sums[order], starts) / np.add.reduceat(sizes[order], starts)
+        return centre + float(np.median(means))
 
 
 @dataclass(frozen=True)
@@ -321,53 +206,116 @@ class PermutedMedianOfMeans(MedianOfMeans):
 class Catoni(_Settings):
     """Catoni's M-estimator: safe on skewed samples.
 
-    Its error is sub-Gaussian at level δ if `variance` is known. Otherwise it guarantees no level, but
-    clips fewer than 2 log(2/δ) samples, so that its bias on skewed samples vanishes as n grows.
+    The θ with Σ ψ(α (x_i − θ)) = 0 for Catoni's narrowest influence function: ψ is odd,
+    −log(1 − u + u²/2) on [0, 1] and log 2 beyond, and α = √(2 log(2/δ) / (n v)) (Catoni 2012,
+    Proposition 2.4 to leading order). Its error is sub-Gaussian at level δ if `variance` is known.
+    Otherwise v = mean(min((x − m)², 1/α²)) with m the Huber mean at 1/α, solved jointly: finite for any
+    tail. Then it guarantees no level, but clips fewer than 2 log(2/δ) samples, so that its bias on
+    skewed samples vanishes as n grows.
+
+    >>> round(Catoni()([1.0, 2.0, 3.0] * 5 + [1e9]), 1)
+    2.1
     """
 
     delta: float = 0.05
     variance: float | None = None
-    function = staticmethod(catoni)
+
+    def _mean(self, x: FloatArray) -> float:
+        centre, x = _centred(x)
+        budget = 2 * math.log(2 / self.delta)
+        if self.variance is None:
+            # v and α as above give Σ min(α²(x − m)², 1) = budget; at most half of few samples, because
+            # otherwise the scale would be that of the closest pair
+            allowed = min(budget, len(x) / 2)
+            width = proposal_two(x, allowed)[1] * math.sqrt(allowed / budget)  # 1/α
+        else:
+            width = math.sqrt(len(x) * self.variance / budget)
+
+        def pull(theta: float, width: float) -> float:
+            u = np.clip(x - theta, -width, width) / width
+            return float(np.sum(np.copysign(np.log(1 - np.abs(u) + u * u / 2), u)))
+
+        return centre + root(pull, width)
 
 
 @dataclass(frozen=True)
 class LeeValiant(_Settings):
-    """Lee and Valiant's estimator: safe on skewed samples of finite variance.
+    """Lee and Valiant's estimator (2022, Algorithm 1): safe on skewed samples of finite variance.
 
-    Its sub-Gaussian error is then optimal. It drops only about log(1/δ)/3 samples, so that a large δ
-    gives little protection against infinite variance.
+    κ + mean(d (1 − min(α d², 1))), d = x − κ, where Σ min(α d_i², 1) = log(1/δ)/3, κ the median of
+    means of ⌈log(1/δ)⌉ blocks. Its sub-Gaussian error is optimal where the variance is finite. It drops
+    only about log(1/δ)/3 samples, so that a large δ gives little protection against infinite variance.
+
+    >>> LeeValiant(delta=1e-3)([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1e9])
+    1.0
     """
 
     delta: float = 0.05
-    function = staticmethod(lee_valiant)
-    in_blocks = True
+
+    def __call__(self, samples: ArrayLike, *, groups: Labels = None, rng: Rng = None) -> float:
+        """Return the mean of `samples`, (n,), with these group labels, (n,)."""
+        x = _checked(samples)
+        blocks = min(math.ceil(math.log(1 / self.delta)), len(_units(x, groups)[0]))
+        kappa = MedianOfMeans(blocks)(x, groups=groups, rng=rng)
+        deviations = x - kappa
+        squares = np.sort(deviations**2)
+        budget = math.log(1 / self.delta) / 3
+        clipped = np.arange(min(math.ceil(budget), len(x)))  # how many squares may exceed 1/α
+        largest = len(x) - 1 - clipped
+        limits = np.cumsum(squares)[largest] / (budget - clipped)  # 1/α, given how many
+        feasible = np.flatnonzero(squares[largest] <= limits)
+        if len(feasible) == 0 or limits[feasible[0]] == 0:  # every d ≠ 0 is clipped
+            return kappa
+        with np.errstate(over="ignore"):  # overflow to infinity is clipped to 1
+            weights = 1 - np.minimum(deviations**2 / limits[feasible[0]], 1)
+        return kappa + float(np.mean(deviations * weights))
 
 
 @dataclass(frozen=True)
 class TrimmedMean(_Settings):
-    """Mean without the extremes: for symmetric tails; biased on skewed samples of any size."""
+    """Mean without the extremes: for symmetric tails; biased on skewed samples of any size.
+
+    The ⌊fraction·n⌋ smallest and as many largest samples are left out. A fraction of 0 gives the mean,
+    0.5 the median.
+
+    >>> TrimmedMean(0.2)([1.0, 2.0, 3.0, 7.0, 1000.0])
+    4.0
+    """
 
     fraction: float
-    function = staticmethod(trimmed_mean)
+    winsorises: ClassVar[bool] = False
+
+    def _mean(self, x: FloatArray) -> float:
+        x = np.sort(x)
+        # 0.29 * 100 is a little below 29 in floating point.
+        cut = min(math.floor(self.fraction * len(x) + 1e-9), (len(x) - 1) // 2)
+        kept = x[cut : len(x) - cut]
+        return SampleMean()(np.clip(x, kept[0], kept[-1]) if self.winsorises else kept)
 
 
 @dataclass(frozen=True)
-class Winsorised(_Settings):
-    """Mean with clipped extremes: biased on skewed samples, a little less than trimming."""
+class Winsorised(TrimmedMean):
+    """Mean with extremes replaced by the nearest kept sample: a little less biased than trimming."""
 
-    fraction: float
-    function = staticmethod(partial(trimmed_mean, winsorise=True))
+    winsorises: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
 class AdaptiveHuber(_Settings):
     """Huber mean with a data-driven threshold: safe on skewed samples.
 
-    It clips fewer than log n samples, so that its bias vanishes as n grows. If fewer than log n samples
-    differ from zero, it is zero: such sparse rewards need another mean.
+    The Huber mean m whose τ solves Σ min((x_i − m)², τ²)/τ² = log n jointly with m (Wang, Zheng, Zhou
+    and Zhou 2021, "A new principle for tuning-free Huber regression"). It clips fewer than log n
+    samples, so that its bias vanishes as n grows. If fewer than log n samples differ from all others,
+    which are equal, it is their common value: such sparse rewards need another mean.
+
+    >>> AdaptiveHuber()([1.0] * 50 + [1e9])
+    1.0
     """
 
-    function = staticmethod(adaptive_huber)
+    def _mean(self, x: FloatArray) -> float:
+        centre, x = _centred(x)
+        return centre + proposal_two(x, math.log(len(x)))[0]
 
 
 def _checked(samples: ArrayLike) -> FloatArray:
@@ -395,9 +343,9 @@ def _units(x: FloatArray, groups: Labels) -> tuple[FloatArray, FloatArray]:
     return np.bincount(unit, weights=x).astype(float), np.bincount(unit).astype(float)
 
 
-def _centred(samples: ArrayLike) -> tuple[float, FloatArray]:
+def _centred(x: FloatArray) -> tuple[float, FloatArray]:
     """Return the median and the sorted deviations from it."""
-    x = np.sort(_checked(samples))
+    x = np.sort(x)
     centre = float(x[(len(x) - 1) // 2] + x[len(x) // 2]) / 2
     return centre, x - centre
 
