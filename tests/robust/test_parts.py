@@ -72,6 +72,45 @@ def test_a_policy_that_does_what_was_logged_changes_nothing():
     assert parts.often.relative_interval().high == pytest.approx(0)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("seed", range(5))
+def test_larger_events_bring_what_their_relative_interval_says(seed, sign):
+    """One enormous order must not make two intervals of the same change tell different stories."""
+    first, second = two_arms(seed, rates=(0.12, 0.1), sign=sign)
+    size = gain_parts(first, second, plain_gain(first, second)).size
+    ends = [sign * x for x in (size.interval().low, size.interval().high)][::sign]
+    ratio = size.relative_interval()
+    reach = sign * first.rate * second.size
+    assert ends == pytest.approx([reach * ratio.low, reach * ratio.high])
+
+
+def test_rows_without_an_event_do_not_change_the_interval_of_sizes():
+    """Their influence on a mean size is 0 up to rounding: scaled rewards round differently."""
+    rng = np.random.default_rng(7)
+    rewards = (rng.random(6_000) < 0.15) * 25 * (1 + rng.pareto(1.7, 6_000))
+    arm = np.arange(6_000) % 2 == 0
+
+    def interval(scale):
+        found = []
+        for weights in (2.0 * arm, np.ones(6_000)):
+            own = scale * rewards
+            events, excess = weights * (own > 0), weights * own
+            found.append(
+                Occurrences(
+                    usual=0.0,
+                    rate=events.mean(),
+                    excess=excess.mean(),
+                    rate_influence=weights * ((own > 0) - events.mean()),
+                    excess_influence=weights * (own - excess.mean()),
+                )
+            )
+        ratio = gain_parts(*found, found[0].excess - found[1].excess).size.relative_interval()
+        return ratio.low, ratio.high
+
+    for scale in (0.1, 3.7, 1e6 / 7):
+        assert interval(scale) == pytest.approx(interval(1.0), rel=1e-6)
+
+
 def test_at_the_tipping_point_nothing_is_gained():
     first, second = two_arms(3)
     first = replace(first, usual=-0.2)

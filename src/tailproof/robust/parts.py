@@ -12,6 +12,7 @@ from tailproof.arrays import FloatArray
 from tailproof.robust.intervals import Interval
 from tailproof.robust.spreads import Hall, hall_spread, standalone_interval
 
+_ROUNDING = 1e-9  # of the largest influence, below which a unit has none
 _NOTE = "by the influence of each observation on the logarithm of the ratio"
 
 
@@ -49,7 +50,8 @@ class Part:
     policy: float
     logged: float
     gain: float  # the part of the gain, in units of the reward
-    spread: Hall = field(repr=False)  # of that part
+    #: Of that part, or what a relative change of 1 would bring: the interval is then the relative one.
+    spread: Hall | float = field(repr=False)
     log_ratio: Hall = field(repr=False)  # of log(policy / logged)
 
     @property
@@ -67,9 +69,12 @@ class Part:
 
     def interval(self, level: float = 0.9) -> Interval:
         """Return a two-sided interval of this part of the gain, which contains the estimate."""
-        return _interval(
-            *standalone_interval(self.spread, *[(1 - level) / 2] * 2), level, self.gain
-        )
+        if isinstance(self.spread, Hall):
+            ends = standalone_interval(self.spread, *[(1 - level) / 2] * 2)
+        else:
+            ratio = self.relative_interval(level)
+            ends = self.spread * ratio.low, self.spread * ratio.high
+        return _interval(min(ends), max(ends), level, self.gain)
 
     def to_dict(self, level: float = 0.9) -> dict[str, Any]:
         """Return plain numbers for JSON."""
@@ -155,7 +160,6 @@ def gain_parts(first: Occurrences, second: Occurrences, gain: float) -> GainPart
         return None
     change = (first.rate - second.rate) * second.size_influence
     more = second.size * (first.rate_influence - second.rate_influence) + change
-    larger = first.excess_influence - second.excess_influence - more
     return GainParts(
         usual=usual,
         often=Part(
@@ -174,7 +178,7 @@ def gain_parts(first: Occurrences, second: Occurrences, gain: float) -> GainPart
             policy=size,
             logged=second.size,
             gain=gain - usual - often,
-            spread=_spread(first.rate * (first.size - second.size), larger),
+            spread=first.rate * second.size,
             log_ratio=_spread(
                 log(first.size / second.size),
                 first.size_influence / first.size - second.size_influence / second.size,
@@ -184,7 +188,10 @@ def gain_parts(first: Occurrences, second: Occurrences, gain: float) -> GainPart
 
 
 def _spread(centre: float, influence: FloatArray) -> Hall:
-    """Return the spread of a number; that of a known one where no unit changes it."""
-    changes = np.asarray(influence != 0)
+    """Return the spread of a number; that of a known one where no unit changes it.
+
+    Sizes are changed by events alone: what rounding leaves of the other rows is no change.
+    """
+    changes = np.abs(influence) > _ROUNDING * np.abs(influence).max(initial=0.0)
     found = hall_spread(centre, influence, changes) if changes.any() else None
     return found if isinstance(found, Hall) else Hall(centre)

@@ -9,7 +9,7 @@ by the mean size of all rewards above u:
 with b the weight of a row in the logged value. Unlike winsorising it keeps the logged mean, and it
 assumes only that sizes beyond u do not depend on the action. u = ∞ is the plain mean; the lowest u,
 the common reward, keeps nothing but how often something happens. The path between the two is
-averaged with weights 1/risk², where the risk of G_u is its variance plus its squared bias, as far as
+averaged with the shares of the least risk, the variance of the average plus its squared bias, as far as
 the log shows one or is too small to show one (`risk_shares`).
 """
 
@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
+import scipy  # its parts are imported on first use
 from scipy.special import ndtri
 
 from tailproof.arrays import FloatArray, IntArray
@@ -37,15 +38,16 @@ Tail = Literal["upper", "lower", "both"]
 #: Thresholds: quantiles of the rewards beyond the common one. Chosen on a simulated shop's orders,
 #: Hillstrom, RAND, Belgian claims and LimeQO; judged on other populations (docs/gains.md).
 _LEVELS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99)
+_POOLS = 0.05  # least share of the thresholds that pool, so that an average is called pooled
 _FEWEST_BEYOND = 10  # rows beyond a threshold that make a mean size
 FEWEST_EVENTS = 20  # rows beyond the common reward, below which there is no path
 _COMMON = 0.05  # share of rows with one reward from which on it is the common one
 _ONE_SIDED = 10.0  # least ratio of squared deviations from the common reward on its two sides
 _Z = float(ndtri(0.95))  # of a 90 % interval
 #: How much sizes differ between actions before the log is seen: one standard deviation. Chosen with the
-#: power of the risk on 178 cells of nine laws of sizes, none of them in docs/gains.md.
+#: risk on cells of nine laws of sizes, none of them in docs/gains.md.
 _DIFFER = 0.3
-_POWER = 2.0
+_RIDGE = 1e-6  # of the largest risk, so that equal estimates have shares too
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,14 @@ class PooledPath:
 
     @property
     def begins(self) -> float:
-        """The reward at which pooling begins: the weighted median of the thresholds; ∞ for none."""
-        return float(self.starts[int(np.searchsorted(np.cumsum(self.shares), 0.5))])
+        """The reward at which pooling begins: the weighted median of the thresholds that pool.
+
+        ∞ if the average is the plain gain, up to 5 %.
+        """
+        pooling = np.cumsum(self.shares[:-1])
+        if not len(pooling) or pooling[-1] < _POOLS:
+            return float(self.starts[-1])
+        return float(self.starts[int(np.searchsorted(pooling, pooling[-1] / 2))])
 
     @property
     def starts(self) -> FloatArray:
@@ -441,12 +449,13 @@ def weighted_path(
 
 
 def risk_shares(gains: FloatArray, covariance: FloatArray, differ: FloatArray) -> FloatArray:
-    """Return weights 1/risk² of estimates from the most biased to the unbiased last one, (m,).
+    """Return the shares of the average with the least risk, from the most biased estimate to the last.
 
-    The risk is the variance plus the largest squared bias against a less biased estimate. With d their
-    difference, v its variance and p the variance of the bias that is to be expected, d² has the
-    posterior mean (p d / (p + v))² + p v / (p + v); where d² exceeds v by more than chance explains,
-    the bias is d² less 1.645² v if that is larger (Goldenshluger and Lepski 2011).
+    None is negative. The last estimate has no bias. The standard deviation b of another's bias is the
+    expected one, or more if it is farther from the last than chance explains: the square of their
+    difference, less 1.645² times its variance (Goldenshluger and Lepski 2011). Half of a bias is a
+    multiple of one factor, as if sizes beyond all thresholds differed alike, and half adds up over the
+    thresholds: E[b_j b_k] = b_j b_k / 2 + min(b_j, b_k) max(b) / 2.
 
     Parameters
     ----------
@@ -454,16 +463,16 @@ def risk_shares(gains: FloatArray, covariance: FloatArray, differ: FloatArray) -
         Standard deviations of the biases that are to be expected, (m,).
     """
     variance = np.diag(covariance)
-    apart = np.maximum(variance[:, None] + variance - 2 * covariance, 0)  # (m, m)
-    squared = (gains[:, None] - gains) ** 2
-    expected = (differ[:, None] - differ) ** 2
-    both = expected + apart
-    kept = np.divide(expected, both, out=np.zeros_like(both), where=both > 0)
-    bias = np.maximum(kept * (kept * squared + apart), squared - _Z**2 * apart)
-    risk = variance + np.triu(bias, k=1).max(axis=1)
-    if risk.min() <= 0:  # an estimate without any error
-        return np.asarray((risk == risk.min()) / np.count_nonzero(risk == risk.min()))
-    shares = (risk.min() / risk) ** _POWER
+    apart = np.maximum(variance + variance[-1] - 2 * covariance[:, -1], 0)
+    seen = np.sqrt(np.maximum((gains - gains[-1]) ** 2 - _Z**2 * apart, 0))
+    bias = np.maximum(differ, seen)
+    added = np.minimum(bias[:, None], bias) * bias.max()
+    risk = covariance + (np.outer(bias, bias) + added) / 2
+    largest = float(np.diag(risk).max())
+    if largest <= 0:  # no estimate has an error, and all are equal
+        return np.full(len(gains), 1 / len(gains))
+    root = np.linalg.cholesky(risk / largest + _RIDGE * np.eye(len(gains)))
+    shares, _ = scipy.optimize.nnls(root.T, np.linalg.solve(root, np.ones(len(gains))))
     return np.asarray(shares / shares.sum())
 
 
