@@ -23,6 +23,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+from scipy.special import ndtri
 
 from tailproof.estimators.one_step import evaluate_rows
 from tailproof.log.log import Log
@@ -55,6 +56,7 @@ class Cell:
     draw: Callable[[np.random.Generator, int], Draw]
     often: float | None = None
     size: float | None = None
+    value: float | None = None  # of the policy
 
 
 def one_step(found: Draw) -> Log:
@@ -112,9 +114,8 @@ def coin(
     logged = (1 - share) * values[0] + share * values[1]
     often = rates[1] / ((1 - share) * rates[0] + share * rates[1])
     size_ratio = values[1] / logged / often
-    return Cell(
-        name, held_out, sign * (1 - share) * (values[1] - values[0]), draw, often, size_ratio
-    )
+    gain = sign * (1 - share) * (values[1] - values[0])
+    return Cell(name, held_out, gain, draw, often, size_ratio, sign * values[1])
 
 
 def shop(size: float, *, effect: bool, late: bool) -> Cell:
@@ -137,6 +138,58 @@ def shop(size: float, *, effect: bool, late: bool) -> Cell:
     return Cell(f"shop {who}, sizes ×{size}" + ", no effect" * (not effect), False, gain, draw)
 
 
+def customers(size: float) -> Cell:
+    """Return an offer that goes to large customers, whose orders are larger and as likely.
+
+    An offer lifts purchases from 8 to 11 % and multiplies sizes by `size`; sizes are log-normal
+    around three times as much for one customer in four, whom the log offers 20 % and others 60 %.
+    """
+    scale, chance = np.array([20.0, 60.0]), np.array([0.6, 0.2])
+    rates, mean = np.array([0.08, 0.11]), float(np.exp(1.4**2 / 2))
+
+    def draw(rng: np.random.Generator, n: int) -> Draw:
+        large = (rng.random(n) < 0.25).astype(int)
+        a = (rng.random(n) < chance[large]).astype(int)
+        order = scale[large] * rng.lognormal(0, 1.4, n) * np.where(a == 1, size, 1.0)
+        states = np.column_stack([large.astype(float), rng.standard_normal((n, 2))])
+        propensity = np.where(a == 1, chance[large], 1 - chance[large])
+        r = (rng.random(n) < rates[a]) * order
+        return Draw(states, a, r, propensity, np.eye(2)[large])
+
+    shares = np.array([0.75, 0.25])
+    under = np.array([rates[0], rates[1] * size]) * scale * mean
+    offered, control = rates[1] * size * scale * mean, rates[0] * scale * mean
+    logged = float(shares @ (chance * offered + (1 - chance) * control))
+    value = float(shares @ under)
+    name = f"offers to large customers, sizes ×{size}"
+    return Cell(name, True, value - logged, draw, value=value)
+
+
+def huge_weights() -> Cell:
+    """Return a policy that is nearly the opposite of the logged rule: few rows with huge weights."""
+
+    def offered(x: Any) -> Any:
+        return np.clip(1 / (1 + np.exp(-2 * x)), 0.02, 0.98)
+
+    def rate(x: Any, a: Any) -> Any:
+        return 0.25 + 0.1 * a * (x < 0) + 0.1 * (x > 1)
+
+    def draw(rng: np.random.Generator, n: int) -> Draw:
+        x = rng.standard_normal(n)
+        a = (rng.random(n) < offered(x)).astype(int)
+        r = (rng.random(n) < rate(x, a)) * 25 * (1 + rng.pareto(2.5, n))
+        propensity = np.where(a == 1, offered(x), 1 - offered(x))
+        return Draw(x[:, None], a, r, propensity, np.eye(2)[(x < 0).astype(int)])
+
+    x = np.linspace(-8, 8, 160_001)
+    density = np.exp(-x * x / 2) / np.exp(-x * x / 2).sum()
+    mean = 25 * (1 + 1 / 1.5)
+    value = float(density @ rate(x, (x < 0).astype(int))) * mean
+    mixed = offered(x) * rate(x, 1) + (1 - offered(x)) * rate(x, 0)
+    gain = value - float(density @ mixed) * mean
+    return Cell("few huge weights", True, gain, draw, value=value)
+
+
 def made() -> Iterator[Cell]:
     """Yield the populations that are generated here."""
     for name, (sizes, mean) in SIZES.items():
@@ -155,6 +208,11 @@ def made() -> Iterator[Cell]:
                 sign=sign,
                 share=0.05,
             )
+    for sizes, mean in (SIZES["Weibull 0.4"], (lambda rng, n: rng.gamma(2.0, 30.0, n), 60.0)):
+        name = f"{'Weibull 0.4' if mean > 60 else 'gamma 2'}, pilot of 2 %, no effect"
+        yield coin(name, sizes, mean, rates=(0.12, 0.12), share=0.02)
+    for size in (1.0, 0.8, 1.2):
+        yield customers(size)
     for size in (1.0, 0.8, 1.3):
         for late in (True, False):
             yield shop(size, effect=True, late=late)
@@ -190,6 +248,8 @@ def real(folder: Path) -> Iterator[Cell]:
         "Belgian claim sizes": amount,
         "ERCOT price sizes": column("ercot_hubs", "HB_NORTH"),
         "query sizes": _numbers(folder / "limeqo_job.parquet"),
+        "RAND mental-care sizes": column("randhie", "mentdol"),
+        "day-ahead price sizes": column("ercot_dam_2021_2022", "price"),
     }
     for name, values in sources.items():
         own = values[values > 0].astype(float)
@@ -258,7 +318,7 @@ def measured(cell: Cell, n: int, reps: range) -> dict[str, list[float]]:
         found[name] = found.get(name, 0.0) + counted
 
     for rep in reps:
-        drawn = cell.draw(np.random.default_rng([2041, crc32(cell.name.encode()), rep, n]), n)
+        drawn = cell.draw(np.random.default_rng([2053, crc32(cell.name.encode()), rep, n]), n)
         rows = OneStepRows.of(one_step(drawn), rep)
         choice = evaluate_rows(rows, rows.in_order(drawn.policy))
         gain, path = choice.gain, choice.pooling
@@ -283,6 +343,18 @@ def measured(cell: Cell, n: int, reps: range) -> dict[str, list[float]]:
                 "how large": (parts.size.relative_interval(), cell.size - 1),
                 "tipping point": (parts.tipping_interval(), 1 / cell.often - 1),
             }
+            reach = cell.often * cell.size - 1
+            logged = cell.gain / reach if abs(reach) > 1e-9 else 0.0
+            more = logged * (cell.often - 1)
+            intervals |= {
+                "how often, in reward": (parts.often.interval(), more),
+                "how large, in reward": (parts.size.interval(), cell.gain - more),
+            }
+        if cell.value is not None:
+            found_interval = choice.interval(0.9)
+            intervals["value"] = found_interval, cell.value
+            width = 2 * ndtri(0.95) * float((w * (drawn.rewards - plain)).std()) / np.sqrt(n)
+            add("width over t's", (found_interval.high - found_interval.low) / max(width, 1e-300))
         for name, (interval, truth) in intervals.items():
             add(name, interval.low <= truth <= interval.high)
     return {name: each.tolist() for name, each in found.items()}
@@ -302,7 +374,7 @@ def ranked(name: str, n: int, reps: range) -> dict[str, list[float]]:
     best = int(np.argmax(rates * scale))
     first = dict.fromkeys(_RANKERS, 0)
     for rep in reps:
-        rng = np.random.default_rng([2042, crc32(name.encode()), rep, n])
+        rng = np.random.default_rng([2054, crc32(name.encode()), rep, n])
         a = rng.integers(4, size=n)
         sizes = 25 * (1 + rng.pareto(1.7, n)) * scale[a]
         r = (rng.random(n) < rates[a]) * sizes
@@ -329,6 +401,9 @@ def run(cells: list[Cell], sizes: tuple[int, ...], logs: int) -> None:
     for n in sizes:
         cases |= {f"{name}, n={n}": partial(ranked, name, n) for name in RANKINGS}
         cases |= {f"{cell.name}, n={n}": partial(measured, cell, n) for cell in cells}
+    weights = huge_weights()
+    cells = [*cells, weights]
+    cases[f"{weights.name}, n=1000"] = partial(measured, weights, 1_000)
     known = {cell.name: (cell.held_out, cell.gain) for cell in cells}
     for first in range(0, logs, _AT_ONCE):
         for key, measure in cases.items():
@@ -380,7 +455,16 @@ def show() -> None:
                     f"  {what} that pass: default {mean[0]:.0%} (most {most[0]:.0%}), labelled "
                     f"{mean[1]:.0%} ({most[1]:.0%}), SNIPS with t {mean[2]:.0%} ({most[2]:.0%})"
                 )
-        for name in ("default", "sizes within 20 %", "how often", "how large", "tipping point"):
+        for name in (
+            "default",
+            "sizes within 20 %",
+            "value",
+            "how often",
+            "how large",
+            "how often, in reward",
+            "how large, in reward",
+            "tipping point",
+        ):
             # where few logs have parts, those with many events were picked
             asked = {k: v for k, v in cells.items() if name in v and v[name][-1] > 0.8 * v["logs"]}
             held = {k: float(shares(v, name)[0]) for k, v in asked.items()}
