@@ -156,17 +156,14 @@ def plan(
     known = as_log(log, columns, plan)
     require_squares(known.rewards)
     returns = discounted_returns(known, check_gamma(gamma, known))
-    curve, within = (
-        shortfall(
-            arm_bounds(returns, level=level, sizes_within=change),
-            len(returns),
-            level=level,
-            power=power,
-            seed=seed,
-        )
-        for change in (None, sizes_within)
-    )
-    if curve is None or within is None:
+
+    def curve_of(change: float | None) -> Shortfall | None:
+        draw = arm_bounds(returns, level=level, sizes_within=change)
+        return shortfall(draw, len(returns), level=level, power=power, seed=seed)
+
+    curve = curve_of(None)
+    within = None if sizes_within is None else curve_of(sizes_within)
+    if curve is None or (within is None and sizes_within is not None):
         raise LogError(
             f"{len(returns)} rewards are too few, or too much alike, to plan a test with.",
             argument="log",
@@ -181,7 +178,7 @@ def plan(
         per="row" if known.is_bandit else "episode",
         gain=gain,
         sizes_within=sizes_within,
-        curve_within=None if sizes_within is None else within,
+        curve_within=within,
         note=_GROUPED if known.group_ids is not None else "",
     )
 

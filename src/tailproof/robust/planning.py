@@ -124,4 +124,5 @@ def _bound(first: FloatArray, second: FloatArray, level: float, *, paired: bool)
     even, every = np.ones(len(first)), np.ones(len(first), dtype=bool)
     one, other = part_mean(first, even, every), part_mean(second, even, every)
     correlation = one.correlation(other) if paired else 0.0
-    return Mover(one.spread, other.spread, correlation).ends(1 - level, 1 - level)[0]
+    pair = Mover(one.spread, other.spread, correlation)
+    return pair.centre - pair.reach(1 - level, 0)(1.0)
