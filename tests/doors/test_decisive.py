@@ -85,3 +85,9 @@ def test_methods_without_scores_and_results_without_a_log_have_none(cartpole):
     assert decisive_units(evaluate(log, cartpole.target(), method="roam-dm", gamma=0.9)) == ()
     stored = pickle.loads(pickle.dumps(evaluate(log, cartpole.target(), gamma=0.9)))
     assert decisive_units(stored) == ()
+
+
+def test_a_row_that_is_all_of_its_group_has_the_group_as_its_id():
+    group = np.array([f"K{i}" for i in range(400)])
+    first = decisive_units(evaluate(bandit(group=group), "always:1", method="snips"))[0]
+    assert (first.noun, first.label, first.row) == ("row", "K7", 7)

@@ -154,3 +154,19 @@ def test_the_verdict_is_that_of_the_interval_and_says_why_there_is_none(estimate
         assert (each.verdict.word in ("better", "worse")) == excludes
     record = estimate.by(["few"] * 12 + ["many"] * 1_488).to_dict()["segments"]
     assert (record[0]["verdict"], record[0]["reason"]) == ("cannot tell", ["too_few"])
+
+
+def test_rows_of_a_segment_are_those_of_the_file_whatever_they_weigh():
+    rng = np.random.default_rng(1)
+    n = 300
+    table = {
+        "x": rng.normal(size=n),
+        "region": np.repeat(["north", "south"], [100, 200]),
+        "action": rng.integers(2, size=n),
+        "reward": rng.normal(size=n),
+        "weight": rng.integers(1, 4, n),
+        "propensity": np.full(n, 0.5),
+    }
+    log = read_log(table, state="x", weight="weight")
+    found = evaluate(log, Always(1)).by("region")
+    assert [each.rows for each in found.segments] == [100, 200]

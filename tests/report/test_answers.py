@@ -94,7 +94,7 @@ def test_a_cost_reads_as_less_where_a_reward_reads_as_more(gain, share, referenc
     read = ReadGain(found, quantity, 0.9, 0.9, verdict)
     word = "less" if sign == "minus" else "more"
     assert f" {word} per row than what was logged (" in read.sentence("it")
-    assert f"at least {number(share * gain, 3)}, 90 % confidence" in read.sentence("it")
+    assert f"at least {quantity.about(share * gain)}, 90 % confidence" in read.sentence("it")
     assert verdict.word == "better"
     assert read.nearest == pytest.approx(share * gain)
 

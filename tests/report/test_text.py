@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tailproof import FQI, Method, PerAction, Polynomial, method
 from tailproof.deep.settings import Run
 from tailproof.learners.cloning import TreeCloning
-from tailproof.report.text import method_text, minus, number, percent
+from tailproof.report.blocks import Figure, Note, Section, Table
+from tailproof.report.text import details, method_text, minus, number, percent
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e12, max_value=1e12))
@@ -37,3 +38,12 @@ def test_a_method_is_said_without_where_it_runs():
     cloned = method("bc-neural", steps=7, run=Run(progress=False))
     assert method_text(cloned) == "BehaviourCloning (steps 7)"
     assert method_text(Method(base=TreeCloning(exact=True))).startswith("TreeCloning (exact)")
+
+
+def test_details_draw_no_table_that_was_shown():
+    shown = Table(("a",), ((1.0,),))
+    asked = {"key": "k", "draw": lambda _: None, "alt": "", "caption": ""}
+    again, new = (Figure(**asked, numbers=Table(("b",), rows)) for rows in (shown.rows, ((2.0,),)))
+    only, both = Section("s", "S", (again,)), Section("t", "T", (Note("x"), again, new))
+    folded = Section("u", "U", (new,), folded=True)
+    assert details((shown, only, both, folded)) == [Section("t", "T", (Note("x"), new))]

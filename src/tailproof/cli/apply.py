@@ -10,7 +10,7 @@ from tailproof.cli.options import OUTPUT, SEED, option
 from tailproof.cli.session import ExitCode, Session, command
 from tailproof.errors import without_secrets
 from tailproof.report.blocks import Headline, table
-from tailproof.report.text import count, versions
+from tailproof.report.text import count, percent, versions
 
 POLICY = typer.Argument(help="A policy that `learn --out` saved.", metavar="POLICY")
 NEW = typer.Argument(
@@ -75,13 +75,15 @@ def apply(
             f"column {prefix}reason of {out} says why."
         )
     if done.outside:
-        columns = ", ".join(f"{column} ({share:.1%})" for column, share in done.outside.items())
+        columns = ", ".join(
+            f"{column} ({percent(share)})" for column, share in done.outside.items()
+        )
         session.warned(
-            f"{done.drifted:.1%} of the rows leave the range of the log that it was learned from: "
+            f"{percent(done.drifted)} of the rows leave the range of the log that it was learned from: "
             f"{columns}. Nothing is known of its value there."
         )
     headline = Headline(f"{count(decided, 'decision')} for {done.rows:,} rows, in {out}.")
-    shares = [(label, n, f"{n / done.rows:.1%}") for label, n in done.actions.items()]
+    shares = [(label, n, percent(n / done.rows)) for label, n in done.actions.items()]
     record = {
         "command": "apply",
         "policy": str(policy),

@@ -203,7 +203,7 @@ def learn(
             )
         if asked.out is not None:
             _save(learned, asked.out)
-            _export(learned, asked.out, asked.export)
+            _export(learned, asked, session)
         if asked.report is not None and learned.held_out is None:
             raise TailproofError(
                 "A report judges the policy by other episodes: use --holdout 0.3.",
@@ -309,17 +309,21 @@ def _save(learned: Learned, out: Path) -> None:
         learned.save(out)
 
 
-def _export(learned: Learned, out: Path, forms: str | None) -> None:
-    """Write other forms of a policy beside its file."""
+def _export(learned: Learned, asked: LearnOptions, session: Session) -> None:
+    """Write other forms of a policy beside its file, and warn of those that it does not have."""
     from tailproof.files import write_whole
 
-    for form in () if forms is None else forms.split(","):
-        path = out.with_suffix(_FORMS[form])
-        if form == "onnx":
+    kept = learned.improves is False
+    for name, path in asked.outputs().items():
+        if name == "export onnx":
             learned.policy.save(path)
-        else:
-            rule = learned.rule
-            write_whole(path, rule.sql() if form == "sql" else rule.python())
+        elif name != "out" and learned.has_rule:
+            write_whole(path, getattr(learned.rule, name.removeprefix("export "))())
+        elif name != "out":
+            what = "the logged behaviour, which is kept," if kept else "what was learned"
+            hint = "" if kept or asked.readable else " Learn a rule with --readable."
+            old = " The file that is there is older." if path.exists() else ""
+            session.warned(f"{path} was not written: {what} is no rule.{old}{hint}")
 
 
 def _judged(

@@ -23,9 +23,9 @@ from tailproof.cli.hints import as_options
 from tailproof.cli.options import OUTPUT, option
 from tailproof.errors import StorageError, TailproofError, without_secrets
 from tailproof.progress import LOGGER, stage
-from tailproof.report.blocks import Answer, Section
+from tailproof.report.blocks import Answer
 from tailproof.report.terminal import console_for, labelled, show, visible
-from tailproof.report.text import as_json, first_screen
+from tailproof.report.text import as_json, details, first_screen
 
 #: The parser's flag for `--json=full`, because its flags take no values.
 FULL = "--json-full"
@@ -123,9 +123,7 @@ class Session:
             show(out, first_screen(answer))
             self.print_warnings(out)
             if self.explain:
-                show(
-                    out, [each for each in answer if isinstance(each, Section) and not each.folded]
-                )
+                show(out, details(answer))
 
     def print_warnings(self, console: Console) -> None:
         """Print the warnings that were not printed yet, unless they are in the JSON."""

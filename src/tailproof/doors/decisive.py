@@ -98,12 +98,16 @@ def _identity(log: Log, rows: IntArray) -> tuple[str, str, int | None]:
     """Return what rows of a log are (a row, an episode or a group), their id, and the file's row."""
     episodes, table = np.unique(log.episode_of_row[rows]), np.unique(log.table_rows.rows[rows])
     label = str(log.episode_ids[episodes[0]])
+    group = label if log.group_ids is None else str(log.group_ids[episodes[0]])
     if len(table) == 1:
-        return "row", "" if _is_counted(log) else label, int(table[0])
+        return (
+            "row",
+            (group if group != label else "") if _is_counted(log) else label,
+            int(table[0]),
+        )
     if len(np.unique(log.copy_of[episodes])) == 1:
         return "episode", label, None
-    assert log.group_ids is not None  # otherwise each episode is a unit of its own
-    return "group", str(log.group_ids[episodes[0]]), None
+    return "group", group, None
 
 
 def _is_counted(log: Log) -> bool:

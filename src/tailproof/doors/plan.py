@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, isfinite
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from tailproof.doors.estimate import Estimate
@@ -189,7 +189,7 @@ def rows_to_decide(
     """Return how many rows (episodes, groups) like these decide a gain as large as the estimated one.
 
     Resamples of the estimate's own scores show how far bounds fall short of the gain at several sizes.
-    None if the method gives no scores, or the gain is 0.
+    None if the method gives no scores, the gain is 0, or other errors than those of a sample limit it.
     """
     choice = estimate.choice
     logged = None if choice is None else choice.logged.influence
@@ -200,4 +200,5 @@ def rows_to_decide(
     draw = gain_bounds(sign * choice.influence, sign * logged, level=level)
     curve = shortfall(draw, len(logged), level=level, power=power, seed=seed)
     needed = float("inf") if curve is None else curve.needed(abs(gain))
-    return ceil(needed) if isfinite(needed) else None
+    # fewer than there are did not show it: what limits this answer is not how many rows it has
+    return ceil(needed) if len(logged) < needed < float("inf") else None

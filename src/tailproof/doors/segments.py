@@ -222,7 +222,8 @@ def segments_of(
     for code, name in enumerate(names):
         inside = codes == code
         gain = parts.gain(estimate.choice, rival, inside)
-        found.append(Segment(name=name, rows=int(inside.sum()), gain=gain, level=level))
+        rows = parts.size(inside)
+        found.append(Segment(name=name, rows=rows, gain=gain, level=level))
     return tuple(found)
 
 
@@ -237,6 +238,10 @@ class _Parts:
         self._log = log
         self._unit = units_of_rows(estimate, log)[log.starts[:-1]]  # (E,)
         self._usual = common_value(log.rewards) if log.is_bandit else None
+
+    def size(self, inside: BoolArray) -> int:
+        """Return how many samples of the file a part has; weights repeat them."""
+        return len(np.unique(self._log.copy_of[inside]))
 
     def gain(self, choice: Choice, rival: Estimate | float | None, inside: BoolArray) -> PairedGain:
         """Return the gain in a part: that of the samples `inside`, (E,)."""
@@ -310,7 +315,7 @@ class _Parts:
         taken = len(np.unique(self._unit[inside & (self._weights(choice) > 0)]))
         if taken >= RULES.fewest:
             return None
-        said = f"only {taken} of its {int(inside.sum()):,} rows tell what the policy would do"
+        said = f"only {taken} of its {self.size(inside):,} rows tell what the policy would do"
         return Caution("too_few", said)
 
 

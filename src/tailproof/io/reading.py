@@ -331,10 +331,9 @@ def _report_doubtful_states(columns: Columns, log: Log, notes: Notes) -> None:
             f"No column looks like the state, and episodes of several steps need one. The log has: "
             f"{listed((*columns.used(), *columns.ignored), 30)}. Name it, as in state='*'."
         )
-    left = listed(columns.ignored)
     notes.notes.append(
         "No state columns: the actions are compared as in a plain A/B test."
-        + (f" Name some with state=... to adjust for them; not used: {left}." if left else "")
+        + (" Name some with state=... to adjust for them." if columns.ignored else "")
     )
 
 

@@ -481,10 +481,8 @@ def with_weights(log: Log, name: str, column: pa.ChunkedArray, notes: Notes) -> 
         return log
     label = log.episode_ids if log.group_ids is None else log.group_ids
     episodes = np.repeat(np.arange(log.n_episodes), copies)
-    notes.notes.append(
-        f"Rows count as column {name!r} says: {log.n_episodes} episodes count as {len(episodes)}, and "
-        f"copies of one are one observation."
-    )
+    counts = "Rows count" if log.is_bandit else "Episodes count"
+    notes.notes.append(f"{counts} as often as their weight in column {name!r} says.")
     return replace(log.take(episodes), group_ids=label[episodes])
 
 
@@ -511,8 +509,7 @@ def _copies_frequencies(weights: FloatArray, name: str, notes: Notes) -> IntArra
     lost = int(((counts == 0) & (weights > 0)).sum())
     notes.cautions.append(
         f"The weights in column {name!r}, from {used.min():g} to {weights.max():g}, are rounded to "
-        f"multiples of {unit:.3g}, by {off:.1%} on average: a row is repeated as often as its weight "
-        f"says, at most {mean} times on average."
+        f"multiples of {unit:.3g}, by {off:.1%} on average."
         + (f" {lost} rows of the smallest weights count nothing." if lost else "")
     )
     return np.asarray(counts // np.gcd.reduce(counts))

@@ -296,6 +296,8 @@ def price_of(
     all out.
     """
     ratio = margins(policy, code, states) / cost
+    if np.isneginf(ratio).all():
+        return 0.0  # the policy never takes it
     order = np.argsort(-ratio, kind="stable")
     spent = np.cumsum(cost[order]) / len(cost)
     sorted_ratio = ratio[order]

@@ -147,7 +147,7 @@ class ReadGain:
         about = f"about {quantity.more(self.change)} per {quantity.per} than {than}"
         said = f"{name} would {quantity.verb} {about}"
         if self.verdict.word in ("better", "worse"):
-            least = f"at least {quantity.amount(self.nearest)}, {confident}"
+            least = f"at least {quantity.about(self.nearest)}, {confident}"
             return f"{said} ({self.share}; {least})." if self.share else f"{said} ({least})."
         said += f" ({self.share})" if self.share else ""
         if self.ends is None:
@@ -170,7 +170,7 @@ class ReadGain:
             return Note(f"Over {count(times, quantity.per)}: unknown.")
         said = f"Over {count(times, quantity.per)}: about {quantity.more(times * self.change)}"
         if self.verdict.word in ("better", "worse"):
-            return Note(f"{said} (at least {quantity.amount(times * self.nearest)}).")
+            return Note(f"{said} (at least {quantity.about(times * self.nearest)}).")
         if self.ends is None:
             return Note(f"{said}.")
         low, high = (quantity.more(times * end, named=False) for end in self.ends)
@@ -465,8 +465,9 @@ def decisive_section(read: ReadEstimate) -> Section | None:
     units = decisive_units(read.estimate)
     if not units:
         return None
-    shown, noun = read.quantity.shown, units[0].noun
-    figure = decisive_figure(read, units)
+    shown = read.quantity.shown
+    noun = next((each.noun for each in units if each.noun != "row"), "row")
+    figure = decisive_figure(read, units, noun)
     value = read.gain.change
     said = (
         f"The difference is {signed(value)}. Without {units[0].name} it would be about "
@@ -731,8 +732,6 @@ def comparison_answer(
         but = f"it is not shown to be better than {than}"
         but = f"it harms {' and '.join(best.harmed)}" if best.harmed else but
         blocks.append(Note(f"The value of {best.name} is higher, but {but}."))
-    if math.isfinite(comparison.probability_best):
-        blocks.append(Note(probability_text(comparison)))
     if said := clip_text(ReadEstimate(shown.estimate, comparison.level)):
         blocks.append(Note(said))
     if times is not None:
@@ -820,7 +819,8 @@ def probability_text(comparison: Comparison) -> str:
     what = f"better than the {base}" if policies == 1 else what
     probability = comparison.probability_best
     said = "above 0.99" if probability > 0.99 else f"{probability:.2f}"
-    return f"The probability that {comparison.best.name} is {what} is {said}."
+    scores = "" if comparison.has_folds else ", if errors were normal (the bounds do not assume it)"
+    return f"The probability that {comparison.best.name} is {what} is {said}{scores}."
 
 
 def _comparison_sections(comparison: Comparison) -> Iterable[Section]:
@@ -832,6 +832,8 @@ def _comparison_sections(comparison: Comparison) -> Iterable[Section]:
             f"is above 0 ({gate}, one side)."
         )
     ]
+    if math.isfinite(comparison.probability_best):
+        blocks.append(Note(probability_text(comparison)))
     read = {
         each.name: ReadEstimate(each.estimate, comparison.level) for each in comparison.candidates
     }
@@ -879,7 +881,7 @@ def diagnosis_answer(diagnosis: Diagnosis) -> Answer:
     average = quantity.amount(quantity.shown(influence.value), 4)
     facts = [
         Fact("rows", f"{diagnosis.transitions:,}", _units(diagnosis)),
-        Fact(f"plain average of {quantity.noun}", average),
+        Fact(f"{plain_estimate(diagnosis)} of {quantity.noun}", average),
         Fact("an average of these rewards", _SETTLES[diagnosis.tails["rewards"].variance.exists]),
     ]
     heavy = verdict.tails != "light"
@@ -965,14 +967,17 @@ def influence_sentence(diagnosis: Diagnosis) -> str:
     """Return a sentence on how much the most influential episodes change the plain estimate."""
     found, noun = diagnosis.influence, diagnosis.noun
     first, shown = found.episodes[0], Quantity.named(diagnosis.reward, per=noun).shown
-    every = ""
+    what, every = plain_estimate(diagnosis), ""
     if math.isfinite(found.value_without_all):
         listed, value = count(len(found.episodes), noun), number(shown(found.value_without_all))
         every = f", and without the {listed} with the largest effects {value}"
-    return (
-        f"The plain average (by {found.estimator}) is {number(shown(found.value))}. Without "
-        f"{first.name} it would be {number(shown(first.value_without))}{every}."
-    )
+    return f"Without {first.name} the {what} would be {number(shown(first.value_without))}{every}."
+
+
+def plain_estimate(diagnosis: Diagnosis) -> str:
+    """Return what the estimate without robustness is called: without a policy it is an average."""
+    estimator = diagnosis.influence.estimator
+    return "plain average" if estimator == "mean return" else f"plain estimate (by {estimator})"
 
 
 def evidence(log: Log, diagnosis: Diagnosis) -> tuple[Section, ...]:

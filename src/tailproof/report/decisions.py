@@ -44,7 +44,7 @@ def segments_blocks(found: Segments) -> Answer:
         f"Difference in {quantity.title} by {found.by}, {found.policy} against {found.against}; the "
         f"intervals hold together with {percent(found.level)} confidence"
     )
-    columns = (found.by, "rows", "difference", "from", "to", "verdict")
+    columns = (found.by, f"{found.per}s", "difference", "from", "to", "verdict")
     title = f"difference in {quantity.title}"
 
     def draw(width: float) -> Axes:
@@ -147,6 +147,7 @@ def rows_note(estimate: Estimate, needed: int | None) -> list[Block]:
     if needed is None or chosen is None:
         return []
     unit = {"step": "episode"}.get(chosen.unit, chosen.unit)
+    needed = int(float(f"{needed:.2g}"))
     text = (
         f"If the difference is as estimated, about {count(needed, unit)} like these would show it."
     )
@@ -161,7 +162,7 @@ def plan_blocks(plan: Plan) -> Answer:
     gains = [plan.detectable(rows) for rows in shown]
     gain = "saving" if quantity.is_cost else "gain"
     said = f"{count(plan.rows[-1], quantity.per)} in each arm show a {gain} of"
-    said = f"{said} {quantity.amount(plan.detectable(plan.rows[-1]))} per {quantity.per} ({sure})."
+    said = f"{said} {quantity.about(plan.detectable(plan.rows[-1]))} per {quantity.per} ({sure})."
     if plan.needed is not None and plan.gain is not None:
         said = (
             f"A {gain} of {quantity.amount(plan.gain)} per {quantity.per} takes about "

@@ -407,9 +407,9 @@ def influence_figure(diagnosis: Diagnosis) -> Figure:
     )
 
 
-def decisive_figure(read: ReadEstimate, units: Sequence[DecisiveUnit]) -> Figure:
-    """Return how far each of the most decisive rows or episodes moves the difference."""
-    shown, noun = read.quantity.shown, units[0].noun
+def decisive_figure(read: ReadEstimate, units: Sequence[DecisiveUnit], noun: str) -> Figure:
+    """Return how far each of the most decisive rows, episodes or groups moves the difference."""
+    shown = read.quantity.shown
     names = [each.label or each.name for each in units]
     effects = [shown(each.effect) for each in units]
     rows = any(each.row is not None for each in units)

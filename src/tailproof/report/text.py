@@ -7,7 +7,7 @@ import math
 import platform
 import re
 from collections.abc import Iterable
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import singledispatch
 from importlib.metadata import PackageNotFoundError, version
 from inspect import isroutine
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailproof.files import plain
 from tailproof.report.blocks import (
+    Answer,
     Block,
     Cell,
     Facts,
@@ -36,6 +37,8 @@ def number(value: float, digits: int = 4) -> str:
 
     >>> number(98.9712), number(-12345.678), number(0.0123456), number(3e-9), number(float("inf"))
     ('98.97', '-12,346', '0.01235', '3e-09', '∞')
+    >>> number(0.99999)
+    '1.000'
     """
     if math.isnan(value):
         return "–"
@@ -43,7 +46,7 @@ def number(value: float, digits: int = 4) -> str:
         return "∞" if value > 0 else "-∞"
     if value == 0:
         return "0"
-    exponent = math.floor(math.log10(abs(value)))
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # of the rounded number
     if not -5 <= exponent < 15:
         return f"{value:.{digits}g}"
     decimals = max(0, digits - 1 - exponent)
@@ -183,6 +186,8 @@ class Quantity:
     >>> latency = Quantity.named("minus latency_ms", per="row")
     >>> latency.verb, latency.shown(-80.0), latency.ends(-3.0, 12.0), latency.more(-12.0)
     ('have', 80.0, (-12.0, 3.0), '12 ms less latency')
+    >>> spend.more(162_545.0)
+    '163,000 EUR more'
     """
 
     name: str  # the column without sign and unit
@@ -233,14 +238,18 @@ class Quantity:
         return (high, low) if self.is_cost else (low, high)
 
     def amount(self, size: float, digits: int = 3) -> str:
-        """Return a size with its unit."""
+        """Return a size with its unit; with all digits before the decimal point."""
         return f"{number(size, digits)} {self.unit}".rstrip()
 
+    def about(self, size: float) -> str:
+        """Return an estimated size with its unit: three digits."""
+        return self.amount(float(f"{size:.3g}"))
+
     def more(self, change: float, *, named: bool = True) -> str:
-        """Return a change, as it is read, as an amount of more or less; of what, if `named`."""
+        """Return an estimated change, as it is read, as more or less; of what, if `named`."""
         word = "more" if change > 0 else "less"
         what = f" {self.name}" if named and self.verb == "have" else ""
-        return f"{self.amount(abs(change))} {word}{what}"
+        return f"{self.about(abs(change))} {word}{what}"
 
 
 def change_text(share: float) -> str:
@@ -322,6 +331,21 @@ def _(block: Section) -> list[str]:
 def first_screen(answer: Iterable[Block | Section]) -> list[Block]:
     """Return what a terminal shows first: everything but pictures and sections."""
     return [each for each in answer if not isinstance(each, Figure | Section)]
+
+
+def details(answer: Answer) -> list[Section]:
+    """Return what a terminal adds with ``--explain``: no picture whose numbers it has shown already."""
+    shown = {each.rows for each in answer if isinstance(each, Table)}
+    found = []
+    for section in answer:
+        if isinstance(section, Section) and not section.folded:
+            new = [
+                each
+                for each in section.blocks
+                if not (isinstance(each, Figure) and each.numbers.rows in shown)
+            ]
+            found += [replace(section, blocks=tuple(new))] if new else []
+    return found
 
 
 def as_text(answer: Iterable[Block | Section]) -> str:
