@@ -235,3 +235,29 @@ def test_a_row_with_most_of_the_weight_does_not_hide_its_own_error(rng):
     assert abs(scores.influence[0]) < (1 - share) * abs(found[0]) * 1.02
     even = doubly_robust(outcome, np.ones(n), rewards)
     np.testing.assert_allclose(with_leverage(rows, outcome, np.ones(n), even), even.influence)
+
+
+def test_a_few_heavy_rows_borrow_the_tail_of_all_rows_by_their_weights():
+    """Where 30 of 2,000 rows decide, the log's tail counts, whatever the weight of the others."""
+    rng = np.random.default_rng(11)
+    n, cost = 2000, -(rng.random(2000) ** (-1 / 2.2))
+    residuals = cost - cost.mean()
+    usual = np.flatnonzero(residuals > -1)[:30]  # the heavy rows happen to lack the rare costs
+    ends = []
+    for light in (0.0, 1e-9):
+        weights = np.full(n, light)
+        weights[usual] = 40.0
+        weights /= weights.mean()
+        influence = weights * (residuals - (weights * residuals).mean())
+        alone = hall_spread(0.0, influence, weights > 0)
+        borrowed = hall_spread(0.0, influence, weights > 0, pooled=(residuals, weights))
+        ends.append(borrowed.ends(0.1, 0.1)[0])
+        assert ends[-1] < alone.ends(0.1, 0.1)[0]
+    assert ends[1] == pytest.approx(ends[0], rel=0.05)  # rows of no weight tell as little as none
+
+
+def test_equal_weights_borrow_nothing():
+    rng = np.random.default_rng(12)
+    influence = rng.pareto(2.5, 1000) - 1 / 1.5
+    alone = hall_spread(0.0, influence, every(1000))
+    assert hall_spread(0.0, influence, every(1000), pooled=(influence, np.ones(1000))) == alone

@@ -96,6 +96,14 @@ def test_earlier_actions_are_found_and_named_and_mend_the_value(seed):
     assert abs(estimate.value - truth(0.9)) < 0.5 * abs(blind.value - truth(0.9))
 
 
+def test_critics_see_no_more_of_the_past_than_they_need(rng):
+    """Offers alone tire: earlier actions, which a policy changes, and little else are averaged."""
+    memory = find_memory(tired(rng, logged=False, episodes=300))
+    assert memory is not None
+    assert memory.columns.past[0] == "actions"
+    assert len(memory.columns.past) < 3
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_state_that_tells_all_needs_no_past(seed):
     assert not beyond_doubt(tired(np.random.default_rng(seed), logged=True))

@@ -347,7 +347,7 @@ def _spread(
         return rare_spread(observations, usual, differ, w, common_error=error)
     pooled = None
     if observations.name != "group":
-        pooled = scores.residuals, float(w[w > 0].mean())
+        pooled = scores.residuals, w
     return hall_spread(scores.value, influence, observations.sums(w) > 0, pooled=pooled)
 
 

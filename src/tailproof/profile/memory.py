@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ _SHARE = 0.1  # least probability of an event, over its mean: trees of rare even
 _SLACK = 1.3  # standard errors over groups are too large where few groups have an event
 _PAST: tuple[Past, ...] = ("actions", "rewards", "states")
 _DECAYS = (0.5, 0.8)  # for critics: slower averages lie far from the logged ones
+_NEARLY = 0.85  # share of what the best averages explain that fewer ones must
 _RIDGE = 0.01  # share of each column's sum of squares
 _DIGITS = 6
 _EVERY = {"rewards", "extreme rewards", "ends", "states"}
@@ -204,13 +206,20 @@ class _Left:
             most = float(errors.max(initial=0.0))
             yield _Surprise(most / limits.get(name, RULES.hidden_event), most, name)
 
+    def _of(self, columns: CriticColumns) -> list[int]:
+        return [k for k, (past, decay) in enumerate(self.kinds)
+                if past in columns.past and decay in columns.decays]  # fmt: skip
+
+    def width(self, columns: CriticColumns) -> int:
+        """Return how many summaries these columns are."""
+        return len(self._of(columns))
+
     def gains(self, columns: CriticColumns) -> float:
         """Return the shares of the targets' variances that summaries explain on held-out groups.
 
         They are added, of targets of which any is explained.
         """
-        chosen = [k for k, (past, decay) in enumerate(self.kinds)
-                  if past in columns.past and decay in columns.decays]  # fmt: skip
+        chosen = self._of(columns)
         inputs = np.column_stack(
             [self.past[:, chosen], _products(self.past[:, chosen], self.taken)]
         )
@@ -223,15 +232,24 @@ class _Left:
 
 
 def _choose(found: list[_Left]) -> CriticColumns | None:
-    """Return averages of all that came before, at the decay that explains most on held-out groups.
+    """Return the fewest averages that explain nearly as much on held-out groups as any.
 
-    None if no average explains anything there: then the trees are at fault.
+    Critics that see more columns than they need explode. Earlier actions are always among them, as a
+    policy changes them. None if no average explains anything there: then the trees are at fault.
     """
-    past = tuple(each for each in _PAST if any(kind == each for kind, _ in found[0].kinds))
-    tried = [CriticColumns(False, past, (decay,)) for decay in _DECAYS]
-    gains = [sum(left.gains(columns) for left in found) for columns in tried]
-    best = int(np.argmax(gains))
-    return tried[best] if gains[best] >= RULES.hidden_gain else None
+    first, *others = (each for each in _PAST if any(kind == each for kind, _ in found[0].kinds))
+    tried = [
+        CriticColumns(False, (first, *some), (decay,))
+        for count in range(len(others) + 1)
+        for some in combinations(others, count)
+        for decay in _DECAYS
+    ]
+    gains = np.array([sum(left.gains(columns) for left in found) for columns in tried])
+    if gains.max() < RULES.hidden_gain:
+        return None
+    widths = [found[0].width(columns) for columns in tried]
+    enough = np.flatnonzero(gains >= _NEARLY * gains.max())
+    return tried[min(enough, key=lambda k: (widths[k], -gains[k]))]
 
 
 def _targets(

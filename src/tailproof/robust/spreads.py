@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import chdtri, ndtri
 
 from tailproof.arrays import BoolArray, FloatArray
-from tailproof.robust.tails import hill_path
+from tailproof.robust.tails import effective_rows, hill_path
 
 _TAIL_WEIGHT = 0.25  # weight of the extrapolated tail point in variance and skewness
 _POOLED_WEIGHT = 0.15  # the same where the pooled tail of all rows is used too
@@ -170,7 +170,7 @@ def hall_spread(
     influence: FloatArray,
     active: BoolArray,
     *,
-    pooled: tuple[FloatArray, float] | None = None,
+    pooled: tuple[FloatArray, FloatArray] | None = None,
     look_beyond: bool = True,
 ) -> Hall | AllEqual:
     """Return the spread of centre + mean(influence), with a term for unseen heavy tails.
@@ -189,19 +189,22 @@ def hall_spread(
     active
         The units with a weight other than 0 under the policy, (U,).
     pooled
-        Residuals of all units, and the mean weight of an active unit. With fewer than 300 active units
-        the farther point of the two tails is used, with weight 0.15.
+        Residuals of all units and their weights, (n,) each. With fewer than 300 effective rows the
+        farther point of the two tails is used, with weight 0.15: the few rows that decide hardly show
+        their tail, the log does.
     look_beyond
         Whether to add these tail points.
     """
-    n, rows = len(influence), int(active.sum())
+    n, rows = len(influence), float(active.sum())
+    if pooled is not None:
+        rows = min(rows, effective_rows(pooled[1]))
     few = pooled is not None and rows < _FEW_ROWS
     light = np.zeros(2), np.full(2, _LIGHT)
     points, indices = _unseen(influence, active, pooled if few else None) if look_beyond else light
     weight = _POOLED_WEIGHT if few else _TAIL_WEIGHT
     size = max(float(np.abs(influence).max(initial=0.0)), float(np.abs(points).max()))
     if size <= 1e-12 * abs(centre) or size == 0:
-        return AllEqual(centre, max(rows, 1))
+        return AllEqual(centre, max(int(active.sum()), 1))
     scaled, beyond = influence / size, points / size
     second = (scaled**2).sum() * rows / max(rows - 1, 1) + weight * (beyond**2).sum()
     third = (scaled**3).sum() + weight * (beyond**3).sum()
@@ -212,22 +215,25 @@ def hall_spread(
 
 
 def _unseen(
-    influence: FloatArray, active: BoolArray, pooled: tuple[FloatArray, float] | None
+    influence: FloatArray, active: BoolArray, pooled: tuple[FloatArray, FloatArray] | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return points and indices of the tails to the right and left, (2,) each; 0 if one is light."""
-    tails = [(influence[active], 1.0, 1.0)]
+    """Return points and indices of the tails to the right and left, (2,) each; 0 if one is light.
+
+    Of residuals with weights w, k/n · mean(w^α) (t/u)^{−α} are expected beyond t.
+    """
+    tails = [(influence[active], np.ones(1))]
     if pooled is not None:
-        tails.append((*pooled, int(active.sum()) / len(influence)))
+        tails.append(pooled)
     points, lowest = np.zeros(2), np.full(2, _LIGHT)
-    for samples, weight, share in tails:
+    for samples, weights in tails:
         middle = float(np.median(samples))
-        distances = samples - middle
+        distances, usual = samples - middle, float((weights**2).mean() / weights.mean())
         for side, sign in enumerate((1, -1)):
             if fit := hill_tail(sign * distances):
                 index, start, k = fit
                 lowest[side] = min(lowest[side], index)
-                far = weight * (sign * middle + start * (2 * k * share) ** (1 / index))
-                points[side] = sign * max(far, sign * points[side])
+                size = float((weights**index).mean() * 2 * k) ** (1 / index)
+                points[side] = sign * max(sign * usual * middle + start * size, sign * points[side])
     return points, lowest
 
 
