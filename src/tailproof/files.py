@@ -239,6 +239,7 @@ _SAVED = {
     "learners.improvement": "Constant ForestFQI OneStep WithinSupport",
     "learners.judge": "Judgement",
     "learners.one_step": "PolicyScores PolicyTree",
+    "log.columns": "Summaries",
     "log.folds": "Bootstrap OutOfBag Replicate Split Whole",
     "log.spaces": "Continuous Discrete",
     "methods.method": "Method",

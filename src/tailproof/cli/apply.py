@@ -38,6 +38,14 @@ BY = option(
     "stochastic policy draws for the row, in any file and order.",
     metavar="COLUMN",
 )
+EPISODE = option(
+    "Of a policy with a memory: the column that rows of an episode share, in order of time.",
+    metavar="COLUMN",
+)
+REWARD = option(
+    "Of a policy with a memory: the reward's column, with a minus sign for costs.",
+    metavar="COLUMN",
+)
 ALARM = option(
     "Exit with code 4 if more than this share of the rows is refused or leaves the range of the log; "
     "the decisions are written in any case.",
@@ -57,6 +65,8 @@ def apply(
     by: str | None = BY,
     most_likely: bool = MOST_LIKELY,
     prefix: str = PREFIX,
+    episode: str | None = EPISODE,
+    reward: str | None = REWARD,
     alarm: float | None = ALARM,
     seed: int = SEED,
 ) -> int:
@@ -67,7 +77,10 @@ def apply(
     from tailproof.export.apply import apply as run
 
     with session.working(f"Deciding for {without_secrets(table_)}"):
-        done = run(policy, table_, out, seed=seed, by=by, most_likely=most_likely, prefix=prefix)
+        done = run(
+            policy, table_, out, seed=seed, by=by, most_likely=most_likely, prefix=prefix,
+            episode=episode, reward=reward,
+        )  # fmt: skip
     decided = sum(done.actions.values())
     for column, rows in done.refused.items():
         session.warned(

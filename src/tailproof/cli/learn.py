@@ -138,6 +138,12 @@ class LearnOptions:
         default=[],
         metavar="'ACTION where COLUMN=VALUE'",
     )
+    memory: bool = option(
+        "Where the columns do not tell all that matters, let the policy depend on averages of what "
+        "came earlier in an episode too; `apply` computes them.",
+        "--memory",
+        default=False,
+    )
     holdout: float | None = option(
         "Share of the episodes (or groups) kept away from learning, to judge the policy by: by "
         "default a quarter (a fifth with continuous actions), and 0.3 for a method that is named."
@@ -198,6 +204,7 @@ def learn(
                 readable=asked.readable,
                 at_most=asked.at_most,
                 never=asked.never,
+                memory=asked.memory,
                 engine=where,
                 advance=advance,
             )

@@ -43,6 +43,7 @@ from tailproof.learners.judge import Judge, Judgement, SeenPairs, unseen_cost
 from tailproof.learners.limits import Limits
 from tailproof.learners.one_step import PolicyScores, PolicyTree
 from tailproof.log.budget import sample_to_budget
+from tailproof.log.columns import Summaries
 from tailproof.log.folds import episode_marks, shuffled_groups
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
@@ -521,7 +522,7 @@ class CarefulLearning:
         parts = three_parts(self.log, self.holdout, seed=self.seed)
         if len(np.unique(parts.teach.actions)) < 2:  # other actions are too rare to learn from
             said = "The log takes nearly always the same action, and no candidate could be learned."
-            learned = self._kept(said)
+            learned = self.kept(said)
         elif self.log.is_bandit:
             learned = self._from_rows()
         else:
@@ -544,7 +545,7 @@ class CarefulLearning:
         failed = found.failed.values()
         if not trial.better:
             why = too_little(trial) + found.assumed
-            return replace(self, gamma=0.0)._kept(why, failed, trial.judgement)
+            return replace(self, gamma=0.0).kept(why, failed, trial.judgement)
         said = f"{trial.name} was the best of {len(found.methods)} rules and all constant actions, "
         if isinstance(trial.learned.method.base, Constant):
             said += f"which need no fitting: all {self.log.once.n_episodes:,} episodes judge them."
@@ -589,7 +590,7 @@ class CarefulLearning:
                 f"The best candidate, {best.name}, was not better on episodes that neither fitted nor "
                 f"chose it."
             )
-        return self._kept(said, failed, verdict)
+        return self.kept(said, failed, verdict)
 
     def _tried(self, task: Task, judge: Judge) -> tuple[list[Trial], list[str]]:
         known: dict[bytes, Judgement] = {}  # several candidates often learn the same policy
@@ -605,7 +606,7 @@ class CarefulLearning:
         found, failed = try_each(tried, judged, advance=self.advance)
         return [Trial(name, *each) for name, each in found.items()], [*failed.values()]
 
-    def _kept(
+    def kept(
         self, said: str, failed: Iterable[str] = (), judged: Judgement | None = None
     ) -> Learned:
         """Return the logged behaviour, cloned from all episodes without using rewards."""
@@ -703,6 +704,7 @@ def learn(
     readable: bool = False,
     at_most: Mapping[str, float | tuple[float, str]] | Sequence[str] = (),
     never: Sequence[str] = (),
+    memory: bool = False,
     engine: str | Engine | None = None,
     n_jobs: int | None = None,
     advance: Callable[[], Any] = lambda: None,
@@ -753,6 +755,11 @@ def learn(
         Rows in which an action must not be taken: ``["discount where region=north"]``, by a state
         column of text, truth values or numbers (= != < <= > >=). The actions that a log says are not
         available (``available=``) are never taken there, if these columns are state columns too.
+    memory
+        Where the logged columns do not tell all that matters: let the policy depend on averages of what
+        came earlier in the episode too, which whoever runs it must keep (`Learned.past` has them and
+        their update; `Learned.predict` and `tailproof apply` compute them from a table). By default it
+        depends on the logged columns only, and the averages merely judge it.
     engine
         Where passes over the log run; see `evaluate`.
     n_jobs
@@ -780,11 +787,17 @@ def learn(
     profile = as_profile(log, columns, learn)
     seed, log = seed_of(seed, random_state), profile.log
     form = Form(readable, Limits.of(at_most, never, log))
+    if memory and (form.limits or method != "auto" or not log.is_discrete):
+        raise MethodError(
+            "A memory is for the default method, discrete actions and policies without limits: leave "
+            "out memory=True, or the method and the limits.",
+            argument="memory",
+        )
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
         if method == "auto":
             check_level(at_least)
             learned = _learn_by_default(
-                profile, gamma, seed, holdout, at_least, form, where, advance
+                profile, gamma, seed, holdout, at_least, form, where, advance, memory=memory
             )
         else:
             learned = _learned(
@@ -871,6 +884,8 @@ def _learn_by_default(
     form: Form,
     engine: Engine,
     advance: Callable[[], Any],
+    *,
+    memory: bool,
 ) -> Learned:
     """Learn with `CarefulLearning` from discrete actions, with networks from continuous ones."""
     log = profile.log
@@ -900,18 +915,41 @@ def _learn_by_default(
             return _taught(task, chosen)
         return _taught(replace(task, log=prepare(task.log, chosen, seed=seed)), chosen)
 
+    careful = CarefulLearning(
+        profile=profile,
+        gamma=discount,
+        seed=seed,
+        holdout=_CAREFUL if holdout is None else holdout,
+        at_least=at_least,
+        form=form,
+        teach=teach,
+        advance=advance,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CoverageWarning)  # given above, once for all parts
-        return CarefulLearning(
-            profile=profile,
-            gamma=discount,
-            seed=seed,
-            holdout=_CAREFUL if holdout is None else holdout,
-            at_least=at_least,
-            form=form,
-            teach=teach,
-            advance=advance,
-        ).learn()
+        return _with_memory(careful) if memory else careful.learn()
+
+
+def _with_memory(careful: CarefulLearning) -> Learned:
+    """Learn a policy that reads averages of the episode so far, or keep the logged behaviour."""
+    profile = careful.profile
+    if profile.memory is None:
+        said = "No memory is needed: the logged columns tell what came earlier in an episode does."
+        learned = careful.learn()
+        return replace(learned, reasons=(*learned.reasons, said))
+    past = Summaries.fit(profile.log, profile.memory.columns)
+    learned = replace(careful, profile=profile.widened(past)).learn()
+    if learned.improves:
+        said = (
+            f"It depends on averages of earlier {', '.join(past.past)} of an episode, which must be "
+            f"kept to run it: Learned.past says how."
+        )
+        reasons = (*learned.reasons, said)
+        return replace(learned, past=past, encoder=profile.log.encoder, reasons=reasons)
+    return replace(
+        careful.kept(learned.reasons[0], judged=learned.judged),
+        held_out=three_parts(profile.log, careful.holdout, seed=careful.seed).judge,
+    )
 
 
 def split_off(log: Log, share: float, *, seed: int) -> tuple[Any, Any]:

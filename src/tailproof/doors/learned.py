@@ -33,8 +33,10 @@ from tailproof.errors import (
     void,
 )
 from tailproof.files import NOT_SAVED, SavedFileError, read_value, write_value
+from tailproof.io.past import states_with_past
 from tailproof.learners.judge import Judgement
 from tailproof.learners.rules import Rule, columns_by_name, is_rule, rule_of
+from tailproof.log.columns import Summaries
 from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.methods.method import Method
@@ -147,6 +149,10 @@ class Learned(Answered):
         Marks of the training episodes (`tailproof.log.folds`).
     log_size
         Rows and episodes of the whole log; None if it was loaded.
+    past
+        The averages of the episode so far that the policy reads after the logged columns, and how they
+        are updated (`Summaries`); None if it has no memory. ``past.added_to(log)`` is the log that it
+        reads.
     """
 
     policy: CriticPolicy | LinearPolicy | NeuralPolicy
@@ -169,6 +175,7 @@ class Learned(Answered):
     improves: bool | None = None
     taught: IntArray | None = field(default=None, repr=False)
     log_size: tuple[int, int] | None = field(default=None, metadata=NOT_SAVED)
+    past: Summaries | None = field(default=None, repr=False)
 
     @property
     def members(self) -> Critics:
@@ -236,6 +243,8 @@ class Learned(Answered):
                 "No episodes were held out to evaluate this policy with. Pass a log of other episodes, "
                 "or learn with holdout=0.2."
             )
+        if log is not None and self.past is not None:
+            judging = self.past.added_to(log)
         estimate = evaluate(
             judging,
             self.policy,
@@ -279,7 +288,9 @@ class Learned(Answered):
         require_matching(environment, len(self.state_names), self.action_space)
         return score_of(environment, self.policy, episodes=episodes, seed=seed)
 
-    def predict(self, table: Any) -> AnyArray:
+    def predict(
+        self, table: Any, *, episode: str | None = None, reward: str | None = None
+    ) -> AnyArray:
         """Return the action's label for each row of a table, the likeliest one of a stochastic policy.
 
         Parameters
@@ -287,6 +298,10 @@ class Learned(Answered):
         table
             A frame, a file or another source with the state columns of the log, in any order and beside
             others. Missing values and unknown categories that the log never had are refused by name.
+        episode, reward
+            Of a policy with a memory: the column of episodes, whose rows stand in order of time, and
+            that of the reward (``"-cost"`` for costs). The last row of an episode needs neither action
+            nor reward.
 
         Examples
         --------
@@ -302,16 +317,19 @@ class Learned(Answered):
         x_age > 50: 1
         """
         labels = np.array(self._labels, dtype=object)
-        return np.asarray(labels[self._chances(table).argmax(axis=1)])
+        return np.asarray(labels[self._chances(table, episode, reward).argmax(axis=1)])
 
-    def probabilities(self, table: Any) -> dict[str, FloatArray]:
+    def probabilities(
+        self, table: Any, *, episode: str | None = None, reward: str | None = None
+    ) -> dict[str, FloatArray]:
         """Return π(a|s) of each row of a table, (n,), by the action's label; see `predict`."""
-        return dict(zip(self._labels, self._chances(table).T, strict=True))
+        return dict(zip(self._labels, self._chances(table, episode, reward).T, strict=True))
 
     @property
     def rule(self) -> Rule:
         """The policy in words, SQL and Python; raises if it is neither a small tree nor a constant."""
-        encoder = self.encoder or columns_by_name(self.state_names, self.action_space)
+        own = None if self.past else self.encoder  # a memory has columns that no table has
+        encoder = own or columns_by_name(self.state_names, self.action_space)
         return rule_of(self.policy, encoder)
 
     @property
@@ -418,10 +436,13 @@ class Learned(Answered):
             )
         return self.encoder
 
-    def _chances(self, table: Any) -> FloatArray:
+    def _chances(self, table: Any, episode: str | None, reward: str | None) -> FloatArray:
         """Return π(a|s) of each row of a table, (n, A)."""
-        n = require_discrete(self.action_space).n
-        return action_probabilities(self.policy, self._own_encoder.states(table), n)
+        n, encoder = require_discrete(self.action_space).n, self._own_encoder
+        if self.past is None:
+            return action_probabilities(self.policy, encoder.states(table), n)
+        states = states_with_past(encoder, self.past, table, episode=episode, reward=reward)
+        return action_probabilities(self.policy, states, n)
 
     def epsilon_greedy(self, epsilon: float) -> EpsilonGreedy:
         """Return the policy with uniform exploration: with probability ε a uniformly random action."""

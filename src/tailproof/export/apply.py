@@ -20,10 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from tailproof.arrays import AnyArray, FloatArray
+from tailproof.doors.learned import KIND, Learned
 from tailproof.errors import LogError, PolicyError, listed
 from tailproof.export.onnx import load
-from tailproof.files import require_outputs, written_whole
+from tailproof.files import is_file_of, require_outputs, written_whole
 from tailproof.io.encoder import Encoder
+from tailproof.io.past import states_with_past
 from tailproof.io.tables import CSV_SUFFIXES, naming_the_file, open_table, pieces_of_csv
 from tailproof.io.values import as_labels
 from tailproof.log.spaces import Discrete
@@ -71,6 +73,7 @@ class Decisions:
     most_likely: bool
     seed: int
     by: str | None = None  # the column whose value decides the draw of a row; None for its place
+    known: FloatArray | None = None  # states of all rows, of a policy with a memory
     rows: int = 0
     drifted: int = 0
     actions: Counter[str] = field(default_factory=Counter)
@@ -86,7 +89,10 @@ class Decisions:
 
     def of(self, piece: pa.Table) -> dict[str, AnyArray]:
         """Return action, probability and reason of each row, (n,); None where there is none."""
-        states, refused = self.encoder.encode(piece)
+        if self.known is None:
+            states, refused = self.encoder.encode(piece)
+        else:
+            states, refused = self.known[self.rows : self.rows + piece.num_rows], []
         n, reasons = piece.num_rows, np.full(piece.num_rows, None, dtype=object)
         for each in refused:
             for i, row in enumerate(each.rows.tolist()):
@@ -151,6 +157,8 @@ def apply(
     by: str | None = None,
     most_likely: bool = False,
     prefix: str = "",
+    episode: str | None = None,
+    reward: str | None = None,
 ) -> Decided:
     r"""Decide for each row of a table, and write its columns with the decisions to a file.
 
@@ -175,6 +183,8 @@ def apply(
         Take the likeliest action instead.
     prefix
         Put before the names of the three columns.
+    episode, reward
+        Of a policy with a memory: as in `Learned.predict`. No row may then be refused.
 
     Examples
     --------
@@ -205,13 +215,19 @@ def apply(
         )
     require_outputs({"out": out}, [policy, table])
     found = load(policy)
-    encoder = getattr(found, "encoder", None)
+    encoder, past = getattr(found, "encoder", None), None
+    if encoder is None and is_file_of(policy, KIND):
+        learned = Learned.load(policy)
+        encoder, past = learned.encoder, learned.past
     if encoder is None:
         raise PolicyError(
             f"{policy} was learned from arrays or made elsewhere, so it knows no columns of a table. "
             f"Learn from a table and save the result."
         )
-    decisions = Decisions(found, encoder, most_likely, seed, by)
+    known = None
+    if past is not None:
+        known = states_with_past(encoder, past, table, episode=episode, reward=reward)
+    decisions = Decisions(found, encoder, most_likely, seed, by, known)
     new = tuple(prefix + name for name in ("action", "probability", "reason"))
     names, pieces = _pieces(table, encoder, as_text=Path(out).suffix == ".csv")
     if by is not None and by not in names:

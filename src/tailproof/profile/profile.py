@@ -8,7 +8,7 @@ from functools import cached_property
 from tailproof.arrays import BoolArray
 from tailproof.critics.task import Task, some_groups
 from tailproof.errors import Caution
-from tailproof.log.columns import CriticColumns
+from tailproof.log.columns import CriticColumns, Summaries
 from tailproof.log.horizon import ends_by_the_clock
 from tailproof.log.log import Log
 from tailproof.log.misfit import doubtful_propensities
@@ -79,6 +79,12 @@ class LogProfile:
         found = self.of(log)
         if found is not self:
             found.ends_by_the_clock, found.past = self.ends_by_the_clock, self.past
+        return found
+
+    def widened(self, past: Summaries) -> LogProfile:
+        """Return the profile of the log whose states hold averages of the past, and need no others."""
+        found = LogProfile(past.added_to(self.log))
+        found.ends_by_the_clock, found.past = self.ends_by_the_clock, None
         return found
 
     @cached_property

@@ -221,7 +221,7 @@ def _unseen(
 
     Of residuals with weights w, k/n · mean(w^α) (t/u)^{−α} are expected beyond t.
     """
-    tails = [(influence[active], np.ones(1))]
+    tails: list[tuple[FloatArray, FloatArray]] = [(influence[active], np.ones(1))]
     if pooled is not None:
         tails.append(pooled)
     points, lowest = np.zeros(2), np.full(2, _LIGHT)
