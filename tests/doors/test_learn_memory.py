@@ -90,7 +90,7 @@ def test_a_memory_earns_what_the_columns_cannot_tell_and_runs_elsewhere(tmp_path
 @pytest.mark.filterwarnings("ignore::tailproof.errors.TailproofWarning")
 def test_a_memory_is_for_the_default_without_limits(rng):
     log = read_log(steps(rng, lambda x, before: (x > 0).astype(int)), **COLUMNS)
-    for others in ({"method": "room-fqi"}, {"at_most": {"yes": 0.2}}):
+    for others in ({"method": "room-fqi"}, {"never": ["yes where x > 1"]}):
         with pytest.raises(MethodError) as error:
             learn(log, gamma=GAMMA, memory=True, **others)
         assert error.value.argument == "memory"
