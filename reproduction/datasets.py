@@ -187,30 +187,36 @@ def preset_of(name: str) -> Preset:
 def dry(
     experiment: Experiment, settings: Settings, data: Path, replicates: int | None = None
 ) -> str:
-    """Train a few steps of the first cell, and return what all would take, in words."""
-    cell = experiment.cells(settings)[0]
+    """Train a few steps of the first cell, and return what all would take, in words.
+
+    On a CPU its own time counts, which other programs do not lengthen.
+    """
+    cell, device = experiment.cells(settings)[0], settings.get("device", "cpu")
+    clock = time.process_time if device == "cpu" else time.perf_counter
     budgets = [name for name in ("steps", "policy_steps") if name in settings]
     few = dict.fromkeys(budgets, _DRY) | {"evaluations": 1}
 
     def seconds(**more: int) -> float:
-        started = time.perf_counter()
+        started = clock()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TailproofWarning)
             experiment.run(Job(experiment.name, cell, 0, 0, {**settings, **few, **more}, data))
-        return time.perf_counter() - started
+        return clock() - started
 
     seconds()  # the first call also compiles and reads
-    least = seconds()
-    job = least * settings["evaluations"]
-    for name in budgets:
-        slope = max(seconds(**{name: 3 * _DRY}) - least, 0.0) / (2 * _DRY)
-        job += slope * settings[name]
+    least = job = seconds()
+    for name, once in few.items():
+        count, more = once, 0.0
+        while more < least / 2 and count < settings[name]:  # until it stands out
+            count *= 4
+            more = seconds(**{name: count}) - least
+        job += max(more, 0.0) * (settings[name] - once) / max(count - once, 1)
     jobs = len(experiment.cells(settings)) * (replicates or experiment.replicates)
     trained = " and ".join(f"{settings[name]:,} {name.replace('_', ' ')}" for name in budgets)
     return (
         f"dry run: {jobs} trainings on {', '.join(settings['datasets'])}; {trained}, "
-        f"{settings['evaluations']} evaluations; about {jobs * job / 3600:,.1f} hours on "
-        f"{settings.get('device', 'cpu')}"
+        f"{settings['evaluations']} evaluations; about {jobs * job / 3600:,.1f} hours on {device}, "
+        f"more where episodes grow longer as policies learn"
     )
 
 

@@ -27,7 +27,6 @@ from reproduction.summary import (
     ERROR,
     RATIO,
     Check,
-    Comparison,
     Measure,
     Summary,
     Tally,
@@ -478,20 +477,19 @@ def judge_tradeoff(results: Results) -> list[Claim]:
     best = int(np.argmin([each.value for each in at_folds(ERROR, chosen_on, "roam-fqe", df)]))
     accuracy = [each.value for each in at_folds(ERROR, judged_on, "roam-fqe", df)]
     rows = [{"method": "roam-fqe", "folds": folds} for folds in numbers]
-    ends: list[Comparison] = [
-        ERROR.compare(judged_on, rows[best], rows[end])
-        for end in (0, -1)
-        if end % len(rows) != best
-    ]
-    checks = [each.check for each in ends] if len(ends) == 2 else [None]
+    ends = [end for end in (0, len(rows) - 1) if end != best]
+    found = [ERROR.compare(judged_on, rows[best], rows[end]) for end in ends]
+    checks = [each.check for each in found] if len(found) == 2 else [None]
+    closer = " and ".join(
+        f"than K = {numbers[end]} ({accuracy[end]:.2f}) in {each.numbers[CLOSER]:.0%}"
+        for end, each in zip(ends, found, strict=True)
+    )
     claims = [
         Claim(
             "A moderate K is the most accurate",
             verdict(checks),
             f"K = {numbers[best]} has the lowest median error of ROAM-FQE on half of the logs; on the "
-            f"others {accuracy[best]:.2f}, {accuracy[0]:.2f} at {numbers[0]}, {accuracy[-1]:.2f} at "
-            f"{numbers[-1]}; closer than these two ends in "
-            + " and ".join(f"{each.numbers[CLOSER]:.0%}" for each in ends),
+            f"others it is {accuracy[best]:.2f}, and closer {closer}",
         )
     ]
     if SECONDS.column not in results.columns:

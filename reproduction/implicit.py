@@ -23,7 +23,7 @@ from reproduction.datasets import (
     read_data,
 )
 from reproduction.drawing import Look
-from reproduction.experiment import Cell, Claim, Job, Results, Row
+from reproduction.experiment import Cell, Claim, Job, Results, Row, canonical
 from reproduction.summary import SCORE, Summary, summarise, verdict
 from tailproof.arrays import FloatArray
 from tailproof.deep.bases import IQL, SQL
@@ -399,20 +399,25 @@ def converged(results: Results, base: str) -> Claim:
 
 
 def _units(results: Results) -> str:
+    share = results.settings["share"]
+    bound = f"Policy weights worth at least {share:g} of the log (the paper: no such bound)"
+    units = "α and β are the published ones, in median sizes of a clean reward"
     if results.settings.get("as_published"):
-        return "States, rewards, α and β as they are in the published code."
-    return "α and β are the published ones, in median sizes of a clean reward."
+        units = "states, rewards, α and β as they are in the published code"
+    return f"{bound if share else 'No bound on policy weights'}; {units}."
 
 
 def budget(results: Results, base: str) -> str:
     """Return the settings of this run and of the paper, for the caption of a figure."""
     settings = results.settings
+    own = ("steps", "policy_steps", "hidden", "policy_hidden")
+    reduced = any(canonical(settings[each]) != canonical(PUBLISHED[each]) for each in own)
     return (
-        f"Data: {origins(settings)}. Reduced budget: {base}, {settings['steps']:,} critic and "
+        f"Data: {origins(settings)}. {'Reduced' if reduced else 'Published'} budget: {base}, "
+        f"{settings['steps']:,} critic and "
         f"{settings['policy_steps']:,} policy steps (paper: 200,000 and 1,000,000),\n"
         f"critics {'×'.join(map(str, settings['hidden']))} and policies "
-        f"{'×'.join(map(str, settings['policy_hidden']))} (256×256), {results.replicates} seeds (5), "
-        f"policy weights worth at least {settings['share']:g} of the log (no such bound).\n"
+        f"{'×'.join(map(str, settings['policy_hidden']))} (256×256), {results.replicates} seeds (5).\n"
         f"{_units(results)}\n"
         f"Noise t, df 1, times κ on rewards scaled to a return range of 1000 (the paper's κ: 100).\n"
         f"Bars: 95 % intervals over seeds. Scores: {settings['evaluation_episodes']} episodes each."

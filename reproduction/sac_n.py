@@ -109,7 +109,7 @@ def draw(results: Results) -> Figure:
     return drawing.finish(
         figure,
         axes,
-        f"Data: {origins(settings)}. Reduced budget: {settings['steps']:,} steps (paper: 1,000,000), "
+        f"Data: {origins(settings)}. {settings['steps']:,} steps (released program: 3,000,000), "
         f"hidden {'×'.join(map(str, settings['hidden']))} (256×256×256),\nN = {settings['critics']}, "
         f"{results.replicates} seeds (5). Bars: 95 % intervals over seeds.",
         titles=titles,

@@ -295,7 +295,8 @@ def to_parts(value: Any, arrays: dict[str, AnyArray] | None = None) -> Any:
     raise MethodError(
         f"{kind.__name__} cannot be saved: a saved file holds numbers and tailproof's own settings, so "
         f"that loading it executes nothing (models of scikit-learn would need pickle, which does). "
-        f"Keep the result in memory, or export its policy with policy.save('name.onnx')."
+        f"Keep the result in memory. policy.save('name.onnx') exports linear critics and trees; keep "
+        f"models of your own in the format of their library."
     )
 
 

@@ -78,6 +78,26 @@ def test_a_function_is_enough_where_a_base_is_named(log):
     assert str(row.base) == "plain_fqi"
 
 
+class PlainFQI:
+    """A base with settings: an object that is called."""
+
+    def __init__(self, discounted):
+        self.discounted = discounted
+
+    def __call__(self, fold, gamma):
+        return plain_fqi(fold, gamma * self.discounted)
+
+
+def test_an_object_that_is_called_is_a_base_too(log):
+    row = method("room-vm", base=PlainFQI(0.5), folds=3)
+    assert str(row.base) == "PlainFQI"
+    found = learn(log, method=row, gamma=0.9, seed=1)
+    wanted = learn(log, method=method("room-vm", base=plain_fqi, folds=3), gamma=0.45, seed=1)
+    np.testing.assert_array_equal(found.policy.values(log.states), wanted.policy.values(log.states))
+    with pytest.raises(MethodError, match="base must be an algorithm"):
+        method("room-vm", base=PlainFQI, folds=3)  # not made yet
+
+
 def test_a_function_with_a_policy_evaluates(log, cartpole):
     row = method("roam-variant", base=reward_model, folds=5)
     found = evaluate(log, cartpole.target(), method=row, gamma=GAMMA, seed=2)

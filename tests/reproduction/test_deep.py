@@ -81,7 +81,8 @@ def test_the_published_budget_and_options_of_the_command():
 
 @pytest.mark.parametrize("name", ["d4rl-sql", "sac-n"])
 def test_a_dry_run_says_how_long_it_takes(name, rollouts, tmp_path):
-    small = {"as_published": True, "hidden": (8,), "policy_hidden": (8,)}
+    small = {"as_published": True, "hidden": (8,), "policy_hidden": (8,), "critics": 2, "folds": 2}
+    small |= {"most_episodes": 4, "evaluation_episodes": 1, "policy_steps": 2000, "steps": 2000}
     (outcome,) = reproduce(name, data=rollouts, out=tmp_path, changes=small, dry_run=True)
     (line,) = outcome.lines()
     assert "200 evaluations" in line or "600 evaluations" in line
@@ -95,6 +96,12 @@ def test_the_budget_is_printed_on_the_figure(rollouts, tmp_path):
     assert "rollouts of trained agents, not D4RL" in text
     assert "5,000 critic and 8,000 policy steps (paper: 200,000 and 1,000,000)" in text
     assert "3 seeds (5)" in text
+    assert "Reduced budget" in text
+    assert "worth at least 0.9" in text
+    published = D4RL_SQL.settled(quick=False, data=rollouts, changes={"as_published": True})
+    text = implicit.budget(Results("d4rl-sql", published, 5, ()), "SQL")
+    assert "Published budget" in text
+    assert "No bound on policy weights" in text
 
 
 def test_data_sets_of_a_folder(rollouts):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, fields, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from tailproof.critics.base import At
@@ -165,9 +164,9 @@ def names() -> tuple[str, ...]:
 
 
 def _as_base(given: Any) -> Any:
-    """Return the base of a name, of a function, or the base itself."""
+    """Return the base of a name, of a function or an object that is called, or the base itself."""
     if not isinstance(given, str):
-        return Custom(given) if inspect.isroutine(given) or isinstance(given, partial) else given
+        return Custom(given) if callable(given) and not isinstance(given, type) else given
     from tailproof.deep.rows import DEEP_BASES
 
     known = {**BASES, **DEEP_BASES}
