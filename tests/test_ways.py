@@ -68,15 +68,15 @@ def files(tmp_path_factory):
 
     folder, rng = tmp_path_factory.mktemp("ways"), np.random.default_rng(0)
     names = np.array(["no", "mail"])
-    age, sent = rng.integers(20, 80, 400), rng.integers(2, size=400)
-    reward = sent * (age > 50) + rng.standard_t(3, 400)
-    rows = {"x_age": age, "action": names[sent], "reward": reward, "propensity": np.full(400, 0.5)}
-    place = np.arange(300)
+    age, sent = rng.integers(20, 80, 200), rng.integers(2, size=200)
+    reward = sent * (age > 50) + rng.standard_t(3, 200)
+    rows = {"x_age": age, "action": names[sent], "reward": reward, "propensity": np.full(200, 0.5)}
+    place = np.arange(150)
     steps = {
         "episode": place // 5,
-        "x_1": rng.normal(size=300),
-        "action": names[rng.integers(2, size=300)],
-        "reward": rng.standard_t(3, 300),
+        "x_1": rng.normal(size=150),
+        "action": names[rng.integers(2, size=150)],
+        "reward": rng.standard_t(3, 150),
         "terminated": place % 5 == 4,
     }
     for name, table in {"rows": rows, "steps": steps, "new": {"x_age": age}}.items():

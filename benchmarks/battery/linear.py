@@ -10,8 +10,8 @@ from scipy.special import softmax
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.log.spaces import Discrete
-from tailproof.policies.forms import Policy, action_probabilities
-from tailproof.worlds.rollout import Seed, draw
+from tailproof.policies.forms import Policy, action_probabilities, draw
+from tailproof.worlds.rollout import Seed
 from tailproof.worlds.tabular import ExactWorld, TabularMDP, TabularPolicy
 
 

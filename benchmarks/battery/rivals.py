@@ -19,8 +19,7 @@ from benchmarks.battery.entrants import LEVELS, Estimator, Reply
 from tailproof.arrays import FloatArray
 from tailproof.errors import LogError
 from tailproof.io.d4rl import to_d3rlpy
-from tailproof.policies.forms import action_probabilities
-from tailproof.worlds.rollout import draw
+from tailproof.policies.forms import action_probabilities, draw
 
 #: SCOPE-RL's estimators of discrete actions that need no model of the state's visits.
 SCOPE_RL = {

@@ -17,8 +17,7 @@ from scipy.special import ndtr, ndtri
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
-from tailproof.policies.forms import action_probabilities
-from tailproof.worlds.rollout import draw
+from tailproof.policies.forms import action_probabilities, draw
 
 _AGES = np.arange(18, 81)
 _LEVELS = np.arange(10)  # of bonus-malus: 0 is the best

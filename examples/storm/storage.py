@@ -26,8 +26,7 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.errors import MethodError, PolicyError
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
-from tailproof.policies.forms import EpsilonGreedy, Policy, action_probabilities
-from tailproof.worlds.rollout import draw
+from tailproof.policies.forms import EpsilonGreedy, Policy, action_probabilities, draw
 
 CHARGE, HOLD, DISCHARGE = 0, 1, 2
 ACTIONS = Discrete(3, ("charge", "hold", "discharge"))

@@ -26,6 +26,7 @@ from tailproof.log.folds import Split
 from tailproof.log.log import Log
 from tailproof.methods.catalogue import method
 from tailproof.methods.method import Method
+from tailproof.profile.profile import LogProfile
 from tailproof.report.blocks import Tone
 from tailproof.report.plots import dots, name_axes, name_rows, rows_axes
 from tailproof.report.text import number, percent
@@ -204,8 +205,8 @@ def demonstrate(
 
 def season_of(story: Story, hub: str, *, seed: int = 0) -> Season:
     """Log one year at one hub, estimate every candidate, learn, and look up the truth."""
-    log = story.log(hub, seed)
-    by_day = replace(log, group_ids=None)
+    log = LogProfile(story.log(hub, seed))
+    by_day = LogProfile(replace(log.log, group_ids=None))
 
     def estimates(name: str, row: Method) -> dict[str, float]:
         given = by_day if name == DAYS else log

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, SupportsInt
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ AnyArray = npt.NDArray[Any]
 RowIndex = slice | npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_]
 
 
-def as_array(name: str, values: Any, error: type[TailproofError]) -> AnyArray:
+def as_array(name: str, values: object, error: type[TailproofError]) -> AnyArray:
     """Return `values` as an array; raise `error` if any entry is masked, that is missing."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         masked = np.ma.getmaskarray(values)
@@ -39,7 +39,7 @@ def order_by(*keys: AnyArray) -> IntArray:
     return order if (last[1:] != last[:-1]).all() else np.lexsort(keys)
 
 
-def count_of(rows: Any) -> str:
+def count_of(rows: SupportsInt) -> str:
     """Return a number of rows in words: "1 such row", "3 such rows"."""
     return f"{int(rows)} such row{'' if rows == 1 else 's'}"
 
@@ -58,7 +58,7 @@ def require_finite(name: str, values: FloatArray, error: type[TailproofError]) -
     )
 
 
-def checked_states(states: Any, width: int, error: type[TailproofError]) -> FloatArray:
+def checked_states(states: npt.ArrayLike, width: int, error: type[TailproofError]) -> FloatArray:
     """Return states as finite numbers, (n, width); raise `error` if they are not."""
     given = np.asarray(states, dtype=float)
     if given.ndim != 2 or given.shape[1] != width:
@@ -74,20 +74,6 @@ def require_products(gram: FloatArray, error: type[TailproofError]) -> None:
             "The states are so large that products of the features overflow. Divide each state "
             "column by its scale, or use features that do not multiply states."
         )
-
-
-def require_count(name: str, value: int, error: type[TailproofError]) -> None:
-    """Raise `error` unless `value` is a whole number of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise error(f"{name} must be a whole number of at least 1. Got {value!r} instead.")
-
-
-def require_fraction(
-    name: str, value: float, error: type[TailproofError], *, low: float = 0.0, high: float = 1.0
-) -> None:
-    """Raise `error` unless `value` is a number with `low <= value <= high`."""
-    if not low <= value <= high:  # NaN fails too
-        raise error(f"{name} must lie in [{low:g}, {high:g}]. Got {value!r} instead.")
 
 
 def one_or_many(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -41,7 +41,7 @@ class Progress:
 
     @classmethod
     def open(
-        cls, folder: Path, function: Callable[..., Any], shared: Any, items: Sequence[Any]
+        cls, folder: Path, function: Callable[..., Any], shared: object, items: Sequence[object]
     ) -> Progress:
         """Load the checkpoint of this pass, if any; it is not used if its items have changed."""
         path = folder / f"{fingerprint((function, shared))[:32]}.progress"
@@ -84,7 +84,7 @@ class Progress:
             )
 
 
-def write_progress(path: Path, kind: str, version: int, state: Any) -> bool:
+def write_progress(path: Path, kind: str, version: int, state: object) -> bool:
     """Write the state of a run, and return whether it succeeded; a full disk is a warning only."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def write_progress(path: Path, kind: str, version: int, state: Any) -> bool:
     return True
 
 
-def fingerprint(value: Any) -> str:
+def fingerprint(value: object) -> str:
     """Return a digest of a value and of the code that it refers to.
 
     It includes the named files of installed packages, the user's own modules with all that they
@@ -119,7 +119,7 @@ def fingerprint(value: Any) -> str:
     return digest.hexdigest()
 
 
-def _pickled(value: Any) -> list[Any]:
+def _pickled(value: object) -> list[Any]:
     """Return a value as bytes and, separately and without copies, its arrays."""
     import cloudpickle
 

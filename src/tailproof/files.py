@@ -162,7 +162,11 @@ class SavedFileError(TailproofError):
 
 
 def write_file(
-    path: str | Path, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, Any]
+    path: str | Path,
+    kind: str,
+    version: int,
+    header: Mapping[str, object],
+    arrays: Mapping[str, object],
 ) -> None:
     """Write a header and arrays to a file, atomically."""
     inside = io.BytesIO()
@@ -259,7 +263,7 @@ def _saved_fields(kind: Any) -> Sequence[str]:
     return [each.name for each in fields(kind) if each.init and each.metadata.get("saved", True)]
 
 
-def to_parts(value: Any, arrays: dict[str, AnyArray] | None = None) -> Any:
+def to_parts(value: object, arrays: dict[str, AnyArray] | None = None) -> Any:
     """Return a value as JSON types; its arrays are put into `arrays`, and refused without it.
 
     Tailproof's own classes are stored by name. The user's own features are stored as their text only;
@@ -283,9 +287,10 @@ def to_parts(value: Any, arrays: dict[str, AnyArray] | None = None) -> Any:
         return [to_parts(each, arrays) for each in value]
     if isinstance(value, Mapping):
         return {"mapping": {str(key): to_parts(each, arrays) for key, each in value.items()}}
-    what = "tensor" if hasattr(value, "detach") else "array"
-    if arrays is not None and (what == "tensor" or isinstance(value, np.ndarray)):
-        given = value.detach().cpu().numpy() if what == "tensor" else value
+    what, given = "array", value
+    if hasattr(value, "detach"):
+        what, given = "tensor", value.detach().cpu().numpy()
+    if arrays is not None and isinstance(given, np.ndarray):
         known = [name for name, each in arrays.items() if each is given]
         name = known[0] if known else f"array_{len(arrays)}"
         arrays[name] = given
@@ -361,7 +366,7 @@ def _require_types(kind: Any, given: Mapping[str, Any]) -> None:
             raise TypeError(f"{each.name} must be {each.type}. Got {value!r:.40} instead")
 
 
-def write_value(path: str | Path, kind: str, version: int, value: Any) -> None:
+def write_value(path: str | Path, kind: str, version: int, value: object) -> None:
     """Write any value of `to_parts` to a file, atomically."""
     arrays: dict[str, AnyArray] = {}
     write_file(path, kind, version, {"value": to_parts(value, arrays)}, arrays)
@@ -389,7 +394,7 @@ def is_file_of(path: str | Path, kind: str) -> bool:
         return False
 
 
-def sealed_page(page: Mapping[str, Any]) -> bytes:
+def sealed_page(page: Mapping[str, object]) -> bytes:
     """Return a page as JSON with its own SHA-256.
 
     If the page lists the checksums of other files, its checksum protects those files too.
@@ -460,7 +465,7 @@ def _array(content: bytes) -> AnyArray:
     return values.copy()
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return dataclasses, arrays and numpy numbers as dicts, lists, numbers and strings.
 
     JSON has no NaN and no infinity: NaN becomes None, ±∞ the strings "inf" and "-inf".

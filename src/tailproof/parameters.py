@@ -12,7 +12,7 @@ import numpy as np
 from tailproof.errors import MethodError, TailproofError
 
 
-def one_setting(**names: Any) -> Any:
+def one_setting(**names: object) -> Any:
     """Return the value of a setting that has several names; None if none of them is given.
 
     >>> one_setting(seed=None, random_state=3)
@@ -25,7 +25,7 @@ def one_setting(**names: Any) -> Any:
     return next(iter(given.values()), None)
 
 
-def seed_of(seed: Any, random_state: Any) -> int:
+def seed_of(seed: object, random_state: object) -> int:
     """Return the seed that was given by one of its two names; 0 if neither was.
 
     A NumPy generator or `RandomState` draws one.

@@ -100,7 +100,7 @@ def test_the_cap_that_is_shown_is_the_cap_that_can_be_asked_for(shop):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--clip", "99.9"], "clip must lie in [0, 0.5]"),
+        (["--clip", "99.9"], "clip must be a number in [0, 0.5]"),
         (["--clip", "p100"], "percentile such as 'p99.9'"),
         (["--quantile", "90"], "q must lie strictly between 0 and 1"),
         (["--per", "session"], "Did you mean 'sessions'?"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof.deep import IQL, SQL
-from tailproof.deep.imitation import effective_share, spread_weights
+from tailproof.deep.fitting import effective_share, spread_weights
 
 BASES = [IQL(beta=3.0), SQL(alpha=0.3)]
 

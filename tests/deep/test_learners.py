@@ -189,20 +189,20 @@ def test_soft_actor_critic(log, backup, shared, members):
     temperature = learner.actor.log_temperature.exp().detach()
     following, states = batch["next_states"], batch["states"].reshape(-1, 3)
     with torch.no_grad():
-        drawn = squash(policy(following.reshape(-1, 3))[0], noise[0])
-        pairs = torch.cat([drawn.action.view(*following.shape[:2], 2), following], -1)
+        action, log_density = squash(policy(following.reshape(-1, 3))[0], noise[0])
+        pairs = torch.cat([action.view(*following.shape[:2], 2), following], -1)
         after = reduce(backup, everyone_at(learner.target_q, pairs, 1, members).squeeze(-1))
-        after = after - (temperature * drawn.log_density).view_as(after)
+        after = after - (temperature * log_density).view_as(after)
         target = batch.column("rewards") + batch.column("discounts") * after
     expected = losses.error_loss(q_at(q, batch, 1, members, False) - target)
     same_gradients(learner.losses(batch, noise[0])["q loss"], learner.q, expected, q)
 
-    drawn = squash(policy(states)[0], noise[1])
-    value = reduce(backup, q(torch.cat([drawn.action, states], -1)).squeeze(-1))
-    expected = losses.soft_policy_loss(drawn.log_density, value, temperature).view(1)
+    action, log_density = squash(policy(states)[0], noise[1])
+    value = reduce(backup, q(torch.cat([action, states], -1)).squeeze(-1))
+    expected = losses.soft_policy_loss(log_density, value, temperature).view(1)
     found = learner.actor.losses(learner.judge, states, noise[1], batch["actions"].flatten(0, 1))
     same_gradients(found["policy loss"], learner.actor.stack, expected, policy)
-    close(found["entropy"], -drawn.log_density.detach().mean().view(1))
+    close(found["entropy"], -log_density.detach().mean().view(1))
 
 
 @pytest.mark.parametrize("target", [-50.0, 50.0])

@@ -368,8 +368,9 @@ def test_bad_input_is_named(cartpole: CartPole):
         diagnose(log, cartpole.target())
     with pytest.raises(LogError, match="gamma=1 needs every episode to terminate"):
         diagnose(log, cartpole.target(), gamma=1.0)
-    with pytest.raises(TailproofError, match=r"gamma must lie in \[0, 1\]. Got -1"):
+    with pytest.raises(TailproofError) as refused:
         diagnose(log, gamma=-1)
+    assert refused.value.argument == "gamma"
     with pytest.raises(LogError, match=r"A log is read from a file.*Got list"):
         diagnose([1, 2, 3])
     with pytest.raises(MethodError, match="There is no method 'median'"):

@@ -200,8 +200,9 @@ def test_results_become_text_json_and_frames():
 
 def test_bad_input_is_named():
     log = random_log(10)
-    with pytest.raises(TailproofError, match=r"gamma must lie in \[0, 1\]. Got 1.5"):
+    with pytest.raises(TailproofError) as refused:
         influence(log, gamma=1.5)
+    assert refused.value.argument == "gamma"
     with pytest.raises(TailproofError, match="gamma, the discount, must be given"):
         influence(log, to_the_right)
     with pytest.raises(MethodError, match=r"method must be a name or a Method. Got 7"):

@@ -98,7 +98,7 @@ def test_ends_of_a_difference_move_outwards_as_more_confidence_is_asked(
     error, skewness, other_error, other_skewness, correlation
 ):
     gain = Mover(Hall(1.0, error, skewness), Hall(0.0, other_error, other_skewness), correlation)
-    found = np.array([gain.ends(miss, miss) for miss in np.geomspace(0.5, 0.0001, 30)])
+    found = np.array([gain.ends(miss, miss) for miss in np.geomspace(0.5, 0.0001, 12)])
     assert (np.diff(found[:, 0]) <= 1e-9).all()
     assert (np.diff(found[:, 1]) >= -1e-9).all()
 

@@ -9,6 +9,7 @@ from tailproof import LSTD, EpisodeDR, EpisodeIS, Log, Method, Split, evaluate
 from tailproof.critics.base import Capabilities, Fitted
 from tailproof.doors.diagnose import discounted_returns
 from tailproof.errors import HorizonWarning, LevelError, LogError, MethodError, SingularWarning
+from tailproof.profile.profile import LogProfile
 
 ROWS = ["tis", "pdis", "sntis", "snpdis", "sequential-dr"]
 
@@ -98,7 +99,7 @@ def test_all_find_the_value_and_their_intervals_hold_it(name):
 
 @pytest.mark.slow
 def test_each_step_forward_has_less_variance():
-    logs = [walk(seed=seed) for seed in range(40)]
+    logs = [LogProfile(walk(seed=seed)) for seed in range(40)]
     spread = {
         name: np.std([evaluate(log, TARGET, method=name, gamma=1.0).value for log in logs])
         for name in ("tis", "pdis", "snpdis", "sequential-dr")

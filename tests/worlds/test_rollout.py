@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.log.spaces import Continuous, Discrete
-from tailproof.policies.forms import Uniform
+from tailproof.policies.forms import Uniform, draw
 from tailproof.worlds import CartPole, TabularMDP
 from tailproof.worlds.cartpole import fallen, push, shipped_policy
-from tailproof.worlds.rollout import draw, draw_actions, rollout, simulated_returns
+from tailproof.worlds.rollout import draw_actions, rollout, simulated_returns
 
 
 class Coin:

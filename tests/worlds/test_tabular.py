@@ -172,8 +172,9 @@ def test_transitions_that_are_no_law_are_refused():
         TailproofError, match=r"initial must be .* shape \(2,\) .* Got shape \(3,\)"
     ):
         TabularMDP(np.full((2, 1, 2), 0.5), np.zeros((2, 1)), np.full(3, 1 / 3))
-    with pytest.raises(TailproofError, match=r"termination probability must lie in \[0, 1\]"):
+    with pytest.raises(TailproofError) as refused:
         TabularMDP.random(seed=1, termination=1.5)
+    assert refused.value.argument == "termination"
 
 
 def test_a_discount_that_makes_no_sense_is_refused():
@@ -182,7 +183,8 @@ def test_a_discount_that_makes_no_sense_is_refused():
         TailproofError, match=r"gamma must be below 1 where a policy may run for ever"
     ):
         world.value(Uniform(3), gamma=1.0)
-    with pytest.raises(TailproofError, match=r"gamma must lie in \[0, 1\]\. Got 1\.1"):
+    with pytest.raises(TailproofError) as refused:
         world.value(Uniform(3), gamma=1.1)
+    assert refused.value.argument == "gamma"
     with pytest.raises(TailproofError, match=r"gamma must lie in \[0, 1\) for a discounted occ"):
         world.occupancy(Uniform(3), gamma=1.0)

@@ -162,7 +162,7 @@ class Implicit(TrainsCritics):
         self, task: Task, fitted: Fitted, *, aggregate: Aggregate, rng: np.random.Generator
     ) -> DeepFitted:
         """Train the policy of the aggregated critics."""
-        from tailproof.deep.imitation import extract
+        from tailproof.deep.fitting import extract
 
         seed = int(rng.integers(2**62))
         return extract(self, task, fitted.critics, [aggregate], seed=seed)[0]
@@ -374,7 +374,7 @@ class BehaviourCloning(_TrainsPolicy, DeepSettings):
     ) -> DeepFitted:
         """Train the policy; the critics are zero everywhere."""
         require_torch(self.run.device)
-        from tailproof.deep.imitation import fit_cloning
+        from tailproof.deep.fitting import fit_cloning
 
         return fit_cloning(self, task, folds, seed=int(rng.integers(2**62)))
 

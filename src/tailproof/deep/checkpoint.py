@@ -5,12 +5,10 @@ An interrupted write leaves the previous checkpoint. Reading executes nothing.
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from tailproof.checkpoint import CheckpointWarning, write_progress
@@ -56,8 +54,8 @@ def latest(folder: Path, *, fingerprint: str) -> tuple[int, Mapping[str, Tensor]
             continue
         if mark != fingerprint:
             raise CheckpointError(
-                f"The checkpoint {path} was written with other data, settings or seed. Use another "
-                f"folder for this run, or delete this one."
+                f"The checkpoint {path} was written with other data, settings or seed, or by another "
+                f"version of tailproof. Use another folder for this run, or delete this one."
             )
         return int(step), tensors, history
     if paths:
@@ -70,23 +68,3 @@ def latest(folder: Path, *, fingerprint: str) -> tuple[int, Mapping[str, Tensor]
 
 def _newest_first(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*"), reverse=True) if folder.is_dir() else []
-
-
-def training_fingerprint(*parts: object) -> str:
-    """Return a short digest of settings, seeds and data that is stable across processes and versions.
-
-    Examples
-    --------
-    >>> training_fingerprint("iql", 3) == training_fingerprint("iql", 3)
-    True
-    >>> training_fingerprint("iql", 3) == training_fingerprint("sql", 3)
-    False
-    """
-    digest = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, Tensor):
-            digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-        else:
-            digest.update(repr(part).encode())
-        digest.update(b"\0")
-    return digest.hexdigest()[:32]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
@@ -114,16 +113,11 @@ class Gain:
         return text
 
 
-class Candidates(NamedTuple):
-    """The methods to try by name, the score that ranks episodes, and a text about the tails."""
+def candidates(log: Log, budget: Budget) -> tuple[dict[str, Method], Rank, str]:
+    """Return cloning, percent cloning and IQL; for heavy tails, with robust ranks and ROOM-VM.
 
-    methods: dict[str, Method]
-    rank: Rank
-    reason: str
-
-
-def candidates(log: Log, budget: Budget) -> Candidates:
-    """Return cloning, percent cloning and IQL; for heavy tails, with robust ranks and ROOM-VM."""
+    They are followed by the score that ranks episodes, and a text about the tails.
+    """
     rank, reason = choose_rank(log)
     steps, run, hidden = budget.steps(log), Run(progress=False), budget.policy_hidden
     third = "iql" if rank == "sum" else "room-vm-iql"
@@ -140,7 +134,7 @@ def candidates(log: Log, budget: Budget) -> Candidates:
             run=run,
         ),
     }
-    return Candidates(methods, rank, reason)
+    return methods, rank, reason
 
 
 def learn_continuous(
@@ -168,10 +162,10 @@ def learn_continuous(
     train_log, held_out = split_off(
         sample_to_budget(log, "Networks", seed=seed), holdout, seed=seed
     )
-    tried = candidates(train_log, budget)
+    methods, rank, about_tails = candidates(train_log, budget)
 
     def fit(name: str) -> Learned:
-        return learn(train_log, method=tried.methods[name], gamma=gamma, seed=seed, engine=engine)
+        return learn(train_log, method=methods[name], gamma=gamma, seed=seed, engine=engine)
 
     percent = fit(PERCENT)
     if held_out is None:
@@ -182,16 +176,16 @@ def learn_continuous(
         clone.policy,
         train_log,
         held_out,
-        rank=tried.rank,
+        rank=rank,
         level=level,
         rng=np.random.default_rng([seed, 5]),
     )
-    reasons = [tried.reason, f"{PERCENT}: {test}."]
+    reasons = [about_tails, f"{PERCENT}: {test}."]
     chosen, name = percent, PERCENT
     if not test.credible:
-        (name,) = tried.methods.keys() - {CLONE, PERCENT}
+        (name,) = methods.keys() - {CLONE, PERCENT}
         chosen = fit(name)
-        heavy = tried.rank != "sum"
+        heavy = rank != "sum"
         # Candidate and clone have the same rewards, so that most of the bias of clipping cancels and
         # single outliers do not decide.
         known, judging = (

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray, require_count
+from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.deep.settings import TIME_CONSTANTS, DeepSettings
 from tailproof.errors import ConvergenceWarning, MethodError
 from tailproof.files import as_frame
 from tailproof.log.log import Log
+from tailproof.parameters import COUNT, require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -213,7 +214,7 @@ class History:
         >>> history.mean_of_last("score", 2).tolist()
         [45.0]
         """
-        require_count("rows", rows, MethodError)
+        require(COUNT, rows=rows)
         if name not in self:
             raise MethodError(
                 f"This history has no {name!r}; it has {', '.join(self.series) or 'nothing'}. Returns "

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -420,19 +420,15 @@ class Actor(ABC):
         return {**self.adam.tensors("policy"), **metrics}
 
 
-class Squashed(NamedTuple):
-    """Actions a = tanh(μ + σε) of a squashed Gaussian, (R, q), and log π(a), (R,)."""
+def squash(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a squashed Gaussian's actions a = tanh(μ + σε), (R, q), and log π(a), (R,).
 
-    action: Tensor
-    log_density: Tensor
-
-
-def squash(outputs: Tensor, noise: Tensor) -> Squashed:
-    """Return the squashed Gaussian of a network's outputs (R, 2q) at standard normals (R, q)."""
+    μ and log σ are a network's outputs, (R, 2q), and ε standard normals, (R, q).
+    """
     mean, log_std = outputs.chunk(2, dim=-1)
     log_std = log_std.clamp(*LOG_STD)
     raw = mean + log_std.exp() * noise
-    return Squashed(raw.tanh(), squashed_log_density(raw, noise, log_std))
+    return raw.tanh(), squashed_log_density(raw, noise, log_std)
 
 
 class SoftActor(Actor):
@@ -454,8 +450,8 @@ class SoftActor(Actor):
 
     def next_actions(self, states: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return actions in the next states and their α·log π."""
-        drawn = squash(self.stack(states)[0], noise)
-        return drawn.action, self.log_temperature.exp() * drawn.log_density
+        action, log_density = squash(self.stack(states)[0], noise)
+        return action, self.log_temperature.exp() * log_density
 
     def losses(
         self,
@@ -465,11 +461,11 @@ class SoftActor(Actor):
         logged: Tensor,  # noqa: ARG002
     ) -> dict[str, Tensor]:
         """Return the policy's loss and its entropy."""
-        drawn = squash(self.stack(states)[0], noise)
-        value, temperature = judge(drawn.action, states), self.log_temperature.exp().detach()
+        action, log_density = squash(self.stack(states)[0], noise)
+        value, temperature = judge(action, states), self.log_temperature.exp().detach()
         return {
-            "policy loss": soft_policy_loss(drawn.log_density, value, temperature).view(1),
-            "entropy": -drawn.log_density.detach().mean().view(1),
+            "policy loss": soft_policy_loss(log_density, value, temperature).view(1),
+            "entropy": -log_density.detach().mean().view(1),
         }
 
     def descend(self, losses: dict[str, Tensor]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray, RowIndex, require_fraction
+from tailproof.arrays import AnyArray, FloatArray, IntArray, RowIndex
 from tailproof.critics.ensembles import LinearCritics
 from tailproof.critics.linear import (
     Design,
@@ -52,7 +52,7 @@ from tailproof.methods.catalogue import as_method
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
-from tailproof.parameters import seed_of
+from tailproof.parameters import SHARE, require, seed_of
 from tailproof.policies.binding import Policy, for_log
 from tailproof.policies.text import policy_columns
 from tailproof.profile.profile import LogProfile
@@ -371,7 +371,7 @@ def resolve(
     if policy is not None:
         return check_gamma(gamma, log), chosen
     if gamma is not None:
-        require_fraction("gamma", gamma, TailproofError)
+        require(SHARE, TailproofError, gamma=gamma)
     if log.is_bandit:
         return 0.0, chosen
     return 1.0 if gamma is None else float(gamma), chosen

@@ -29,7 +29,7 @@ from tailproof.io.past import states_with_past
 from tailproof.io.tables import CSV_SUFFIXES, naming_the_file, open_table, pieces_of_csv
 from tailproof.io.values import as_labels
 from tailproof.log.spaces import Discrete
-from tailproof.policies.forms import action_probabilities
+from tailproof.policies.forms import action_probabilities, draw
 
 _PIECE = 1 << 16  # rows decided at a time
 _WRITES = (".csv", ".parquet", ".jsonl", ".ndjson")
@@ -84,7 +84,7 @@ class Decisions:
         space = self.encoder.actions.space
         if not isinstance(space, Discrete):
             raise PolicyError(f"apply writes discrete actions. The policy acts in {space}.")
-        self.labels = np.array([space.label(code) for code in range(space.n)], dtype=object)
+        self.labels = np.array(space.names, dtype=object)
         self.rng = np.random.default_rng(self.seed)
 
     def of(self, piece: pa.Table) -> dict[str, AnyArray]:
@@ -104,9 +104,9 @@ class Decisions:
         action, probability = np.full((2, n), None, dtype=object)
         if len(read):
             probabilities = action_probabilities(self.policy, states[read], len(self.labels))
-            codes = (
-                probabilities.argmax(axis=1) if self.most_likely else _drawn(probabilities, draws)
-            )
+            codes = probabilities.argmax(axis=1)
+            if not self.most_likely:
+                codes = draw(np.cumsum(probabilities, axis=1), draws)
             action[read] = self.labels[codes]
             probability[read] = probabilities[np.arange(len(read)), codes]
             self.actions.update(action[read])
@@ -139,13 +139,6 @@ class Decisions:
             {column: count / n for column, count in self.outside.items()},
             self.drifted / n,
         )
-
-
-def _drawn(probabilities: FloatArray, draws: FloatArray) -> AnyArray:
-    """Return an action code for each row, drawn with its probabilities, (n,)."""
-    ends = np.cumsum(probabilities, axis=1)
-    codes = (ends < draws[:, None] * ends[:, -1:]).sum(axis=1)
-    return np.asarray(np.minimum(codes, probabilities.shape[1] - 1))
 
 
 def apply(

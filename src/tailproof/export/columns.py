@@ -33,21 +33,16 @@ class Input(NamedTuple):
     words: str  # what it holds
 
 
-class ReadColumns(NamedTuple):
-    """The states in a graph, and which rows the encoder reads."""
-
-    inputs: dict[str, Input]
-    states: str  # (n, p)
-    read: str  # (n,) truth values
-
-
 def inputs_of(encoder: Encoder) -> dict[str, Input]:
     """Return the inputs that stand for the columns of a table, by name."""
     return {each.name: each for each in map(_input, encoder.variables)}
 
 
-def read_columns(graph: Graph, encoder: Encoder) -> ReadColumns:
-    """Add the encoder to a graph: rows that it refuses have states of zero."""
+def read_columns(graph: Graph, encoder: Encoder) -> tuple[str, str]:
+    """Add the encoder to a graph; return the states, (n, p), and which rows it reads, (n,).
+
+    Rows that it refuses have states of zero.
+    """
     parts: list[str] = []
     refused: list[str] = []
     for variable in encoder.variables:
@@ -58,7 +53,7 @@ def read_columns(graph: Graph, encoder: Encoder) -> ReadColumns:
     read = graph.node("Not", refused[0] if len(refused) == 1 else _any(graph, refused))
     states = graph.node("Concat", *parts, axis=1)
     kept = graph.node("Where", graph.node("Unsqueeze", read, [1]), states, 0.0)
-    return ReadColumns(inputs_of(encoder), kept, read)
+    return kept, read
 
 
 def columns_of(encoder: Encoder, states: FloatArray) -> dict[str, AnyArray]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tailproof.io.encoder import Encoder
 
 
-def scores_in(graph: Graph, states: str, member: Any) -> str:
+def scores_in(graph: Graph, states: str, member: object) -> str:
     """Return the scores of all actions, (n, A), of one member of `StateCritics`."""
     if isinstance(member, TreeValues):
         return _tree_values(graph, states, member)
@@ -79,7 +79,7 @@ def scores_in(graph: Graph, states: str, member: Any) -> str:
     raise PolicyError(f"{type(member).__name__} cannot be exported to ONNX.")
 
 
-def linear_values(graph: Graph, states: str, features: Any, theta: FloatArray) -> str:
+def linear_values(graph: Graph, states: str, features: object, theta: FloatArray) -> str:
     """Return φ(s, a)ᵀθ_k at every action, (K, n, A)."""
     if not isinstance(features, PerAction | Additive):
         raise PolicyError(
@@ -96,7 +96,7 @@ def linear_values(graph: Graph, states: str, features: Any, theta: FloatArray) -
     return graph.node("Add", common, theta[:, None, :n_actions])
 
 
-def state_features(graph: Graph, states: str, features: Any, dimension: int) -> str:
+def state_features(graph: Graph, states: str, features: object, dimension: int) -> str:
     """Return ψ(s), (n, p')."""
     pairs: Sequence[tuple[int, int]]
     if isinstance(features, Polynomial):
@@ -285,17 +285,17 @@ class Graph:
         self.made = 0
         self.constants: list[Any] = []
 
-    def constant(self, values: Any) -> str:
+    def constant(self, values: object) -> str:
         """Add a constant and return its name."""
         name = f"/constant_{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
-    def integers(self, values: Any) -> str:
+    def integers(self, values: object) -> str:
         """Add an integer constant and return its name."""
         return self.constant(np.asarray(values, dtype=np.int64))
 
-    def node(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> str:
+    def node(self, kind: str, *inputs: object, outputs: int = 1, **attributes: Any) -> str:
         """Add a node, whose inputs may be numbers, and return the name of its first output."""
         given = [each if isinstance(each, str) else self.constant(each) for each in inputs]
         self.made += 1
@@ -307,7 +307,7 @@ class Graph:
         """Return some columns of values (n, p)."""
         return self.node("Gather", values, self.integers(which), axis=1)
 
-    def repeated(self, states: str, row: Any) -> str:
+    def repeated(self, states: str, row: object) -> str:
         """Return the same numbers (q,) for each of n states, (n, q)."""
         zero = self.node("Mul", self.columns(states, [0]), np.zeros(1))
         return self.node("Add", zero, np.asarray(row, dtype=float))
@@ -391,7 +391,7 @@ class Graph:
     ) -> tuple[dict[str, Output], list[Input]]:
         """Put the encoder before the nodes that read ``states``; return outputs and inputs."""
         later, self.nodes = self.nodes, []
-        inputs, made, read = read_columns(self, encoder)
+        inputs, (made, read) = inputs_of(encoder), read_columns(self, encoder)
         if taken := [name for name in ("states", *outputs) if name in inputs]:
             raise PolicyError(
                 f"The column {taken[0]!r} has the name of another part of the graph. Rename it in the "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tailproof.log.sources import ReplayData
 from tailproof.log.spaces import Continuous, Discrete
 
 _PARTS = ("observations", "actions", "rewards", "terminals")
+_RECORDED = ("observations", "actions", "rewards", "terminated")  # of d3rlpy's episodes
 _OPTIONAL = ("timeouts", "next_observations", "final_observations", "episode_terminals")
 
 
@@ -108,7 +109,7 @@ def read_hdf5(path: str | Path, notes: Notes, *, max_steps: int | None = None) -
     with naming_the_file(label, advice), h5py.File(path, "r") as file:
         refuse_other_files(file, label)
         if {"columns", "num_episodes"} <= set(file):
-            return log_of_recorded(_dumped_episodes(file), notes)
+            return _log_of_episodes([*_recorded_episodes(file)], notes)
         if not set(_PARTS) <= set(file):
             folder = " Pass the Minari folder instead." if "episode_0" in file else ""
             raise LogError(
@@ -126,7 +127,8 @@ def _value(item: Any) -> Any:
     return item[()]
 
 
-def _dumped_episodes(file: Any) -> list[Recorded]:
+def _recorded_episodes(file: Any) -> Iterator[dict[str, AnyArray]]:
+    """Yield the episodes that d3rlpy wrote to an open HDF5 file."""
     count = int(file["num_episodes"][()])
     if count > len(file):
         raise LogError(f"The file claims {count} episodes and holds {len(file)} items.")
@@ -139,15 +141,8 @@ def _dumped_episodes(file: Any) -> list[Recorded]:
             several.append(_value(file[f"{name}_{i}_{len(several)}"]))
         return several
 
-    return [
-        Recorded(
-            part("observations", i),
-            part("actions", i),
-            part("rewards", i),
-            one_flag(f"terminated of episode {i}", part("terminated", i)),
-        )
-        for i in range(count)
-    ]
+    for i in range(count):
+        yield _arrays(i, *(part(name, i) for name in _RECORDED))
 
 
 def d4rl_log(
@@ -322,15 +317,6 @@ def _with_next_observations(arrays: dict[str, Any]) -> dict[str, Any]:
     return {**arrays, "next_observations": following}
 
 
-class Recorded(NamedTuple):
-    """One episode as d3rlpy records it: without the state after its last step."""
-
-    observations: Any  # (T, ...), or a list of such arrays
-    actions: AnyArray  # (T, q)
-    rewards: AnyArray  # (T, 1)
-    terminated: bool
-
-
 def from_d3rlpy(dataset: ReplayData) -> Log:
     """Return the log of a d3rlpy `MDPDataset` or `ReplayBuffer`.
 
@@ -349,12 +335,7 @@ def read_episodes(dataset: ReplayData, notes: Notes) -> Log:
     """Read a d3rlpy data set, and note in `notes` what was left out."""
     try:
         episodes = [
-            Recorded(
-                each.observations,
-                each.actions,
-                each.rewards,
-                one_flag(f"terminated of episode {i}", each.terminated),
-            )
+            _arrays(i, *(getattr(each, name) for name in _RECORDED))
             for i, each in enumerate(dataset.episodes)
         ]
     except (AttributeError, TypeError) as error:
@@ -366,14 +347,17 @@ def read_episodes(dataset: ReplayData, notes: Notes) -> Log:
     kind = getattr(getattr(info, "action_space", None), "name", None)
     discrete = None if kind is None else kind == "DISCRETE"
     size = int(getattr(info, "action_size", 0)) if discrete else 0
-    return log_of_recorded(episodes, notes, discrete=discrete, n_actions=size)
+    return _log_of_episodes(episodes, notes, discrete=discrete, n_actions=size)
 
 
-def log_of_recorded(
-    episodes: Iterable[Recorded], notes: Notes, *, discrete: bool | None = None, n_actions: int = 0
+def _log_of_episodes(
+    parts: Sequence[dict[str, AnyArray]],
+    notes: Notes,
+    *,
+    discrete: bool | None = None,
+    n_actions: int = 0,
 ) -> Log:
     """Return the log of recorded episodes; integer actions are discrete unless stated otherwise."""
-    parts = [_arrays(i, episode) for i, episode in enumerate(episodes)]
     if not parts:
         raise LogError("A log needs at least one episode. The d3rlpy data set has none.")
     arrays = {
@@ -431,7 +415,7 @@ def to_d3rlpy(log: Log) -> dict[str, Any]:
     }
 
 
-def flat(name: str, values: Any) -> FloatArray:
+def flat(name: str, values: object) -> FloatArray:
     """Return observations of any shape, or a list of such arrays, as (T, p)."""
     if isinstance(values, list | tuple):
         if not values:
@@ -450,7 +434,7 @@ def flat(name: str, values: Any) -> FloatArray:
     return array if array.dtype.kind == "f" else array.astype(float)
 
 
-def one_flag(name: str, value: Any) -> bool:
+def one_flag(name: str, value: object) -> bool:
     """Return a single boolean, which may be given as the number 0 or 1."""
     array = as_array(name, value, LogError)
     if array.size != 1 or array.dtype.kind not in "biuf" or array.item() not in (0, 1):
@@ -458,29 +442,28 @@ def one_flag(name: str, value: Any) -> bool:
     return bool(array.item())
 
 
-def _arrays(index: int, episode: Recorded) -> dict[str, AnyArray]:
-    states = flat("observations", episode.observations)
-    actions = as_array("actions", episode.actions, LogError)
-    rewards = as_array("rewards", episode.rewards, LogError)
-    steps = len(states)
-    shapes = actions.shape, rewards.shape
-    if actions.ndim == 0 or len(actions) != steps or rewards.size != steps or steps == 0:
+def _arrays(
+    index: int, observations: object, actions: object, rewards: object, terminated: object
+) -> dict[str, AnyArray]:
+    """Return an episode as d3rlpy records it, without the state after its last step, as D4RL does."""
+    states = flat("observations", observations)
+    steps, ended = len(states), one_flag(f"terminated of episode {index}", terminated)
+    taken, earned = as_array("actions", actions, LogError), as_array("rewards", rewards, LogError)
+    if taken.ndim == 0 or len(taken) != steps or earned.size != steps or steps == 0:
         raise LogError(
             f"An episode needs as many observations, actions and rewards. Episode {index} has "
-            f"{steps} observations and actions and rewards of the shapes {shapes}."
+            f"{steps} observations and actions and rewards of the shapes {taken.shape, earned.shape}."
         )
-    for name, values in (("actions", actions), ("rewards", rewards)):
+    for name, values in (("actions", taken), ("rewards", earned)):
         if values.dtype.kind not in "fiub":
             raise LogError(f"{name} must be numbers. Got dtype {values.dtype} in episode {index}.")
-    for name, values in (("observations", states), ("rewards", rewards)):
-        require_finite(f"{name} of episode {index}", values, LogError)
     last = np.arange(steps) == steps - 1
     return {
         "observations": states,
-        "actions": actions.reshape(steps, -1),
-        "rewards": rewards.ravel().astype(float),
-        "terminals": last & episode.terminated,
-        "timeouts": last & (not episode.terminated),
+        "actions": taken.reshape(steps, -1),
+        "rewards": earned.ravel().astype(float),
+        "terminals": last & ended,
+        "timeouts": last & (not ended),
     }
 
 

@@ -381,13 +381,13 @@ class Actions:
         if self.coded and not is_text(column.type):
             codes: IntArray = array(column.cast(pa.int64())).astype(np.intp, copy=False)
         else:
-            codes = _codes(column, [space.label(code) for code in range(space.n)])
+            codes = _codes(column, space.names)
         outside = (codes < 0) | (codes >= space.n)
         if outside.any():
             row = int(outside.argmax())
             raise LogError(
                 f"Column {self.names[0]!r} must hold actions of the log, "
-                f"{listed([space.label(code) for code in range(min(space.n, 100))])}. Got "
+                f"{listed(space.names[:100])}. Got "
                 f"{str(column[row].as_py())!r} at row {row} ({count_of(outside.sum())})."
             )
         return codes

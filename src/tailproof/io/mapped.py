@@ -8,15 +8,15 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from importlib.metadata import version
 from itertools import groupby
 from operator import add, attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -43,152 +43,107 @@ from tailproof.log.log import PART, ArrayFile, Log, Origin, OriginalTable, physi
 from tailproof.log.spaces import Discrete
 from tailproof.parallel import Engine, running
 
+if TYPE_CHECKING:
+    from pyarrow.dataset import ParquetFileFragment
+
 PIECE = 1 << 18  # rows to read at a time
 _reading = partial(naming_the_file, advice="Restore or rewrite the file.", error=StorageError)
-_HIVE = re.compile(r"/([^/=]+)=[^/]*(?=/)")  # key=value in the name of a folder
+_HIVE = re.compile(r"/([^/=]+)=([^/]*)(?=/)")  # key=value in the name of a folder
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # a value of such a folder
 
 
-@dataclass(frozen=True)
-class RowGroup:
-    """A row group of one file, with the file's state at opening."""
+class FileState(NamedTuple):
+    """A file at the time when it was opened."""
 
-    path: str
-    number: int
-    rows: int
-    size: int  # of the file, in bytes
-    stamp: int | None  # modification time of the file
-    constants: tuple[tuple[str, Any], ...]  # partition columns, from the names of its folders
-
-
-@dataclass(frozen=True)
-class Storage:
-    """Reads columns of files on a file system."""
-
-    filesystem: Any
-    is_local: bool
-    schema: pa.Schema  # of all files together
-
-    def batches(
-        self, groups: Sequence[RowGroup], columns: Sequence[str]
-    ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield some columns of row groups, at most `PIECE` rows at a time, each with its place."""
-        wanted = pa.schema([self.schema.field(name) for name in columns])
-        for _, same in groupby(groups, attrgetter("path")):
-            of_file = list(same)
-            with self._opened(of_file[0]) as file:
-                for group in of_file:
-                    yield from self._batches(file, group, wanted)
-
-    def _batches(
-        self, file: Any, group: RowGroup, wanted: pa.Schema
-    ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        constants = dict(group.constants)
-        stored = [name for name in wanted.names if name not in constants]
-        options = {"batch_size": PIECE, "row_groups": [group.number], "use_threads": False}
-        done = 0
-        with _reading(f"{group.path}, row group {group.number},"):
-            for batch in file.iter_batches(columns=stored, **options):
-                place = f"{group.path}, row group {group.number}, rows from {done} on"
-                yield place, _as_wanted(batch, wanted, constants)
-                done += batch.num_rows
-            if done != group.rows:
-                raise StorageError(f"{group.path} ended after {done} of {group.rows} rows.")
-
-    @contextmanager
-    def _opened(self, group: RowGroup) -> Iterator[Any]:
-        from pyarrow.parquet import ParquetFile
-
-        info = self.filesystem.get_file_info(group.path)
-        if info.type.name == "NotFound":
-            raise StorageError(
-                f"{group.path} has vanished since the log was opened. Put it back and run again, or "
-                f"open the log anew."
-            )
-        if (info.size, info.mtime_ns) != (group.size, group.stamp):
-            raise StorageError(
-                f"{group.path} has changed since the log was opened, and no longer fits what is "
-                f"known. Open the log anew."
-            )
-        with (
-            _reading(group.path),
-            self.filesystem.open_input_file(group.path) as stream,
-            ParquetFile(
-                stream, page_checksum_verification=True, pre_buffer=not self.is_local
-            ) as file,
-        ):
-            yield file
-
-
-def _as_wanted(
-    batch: pa.RecordBatch, wanted: pa.Schema, constants: dict[str, Any]
-) -> pa.RecordBatch:
-    """Return a batch with the columns and types of the common schema."""
-    if batch.schema == wanted:
-        return batch
-    arrays = []
-    for each in wanted:
-        if each.name in constants:
-            value = pa.scalar(constants[each.name], each.type)
-            arrays.append(pa.repeat(value, batch.num_rows))
-        else:
-            column = batch.column(each.name)
-            arrays.append(column if column.type == each.type else column.cast(each.type))
-    return pa.RecordBatch.from_arrays(arrays, wanted.names)
+    size: int
+    stamp: int | None  # modification time
+    constants: Mapping[str, Any]  # columns in the names of its folders
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """The files of a log, with their columns and row groups."""
+    """The row groups of a log's files, in order.
+
+    Attributes
+    ----------
+    schema
+        The columns of all files together, and of the names of their folders.
+    files
+        The state of each file when it was opened, by its path.
+    """
 
     label: str
-    storage: Storage
-    groups: tuple[RowGroup, ...]
-    schemas: dict[str, pa.Schema]  # by file
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of all files."""
-        return self.storage.schema
+    schema: pa.Schema
+    groups: tuple[ParquetFileFragment, ...]
+    files: Mapping[str, FileState]
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return sum(group.rows for group in self.groups)
+        return sum(map(_rows, self.groups))
 
     def require_types(self, columns: Sequence[str]) -> None:
         """Raise if a file lacks one of these columns, or its type differs between files."""
-        constants = {group.path: dict(group.constants) for group in self.groups}
-        for path, schema in self.schemas.items():
+        for path, file in {each.path: each for each in self.groups}.items():
+            stored = file.physical_schema
             for name in columns:
-                if name in constants[path]:
+                if name in self.files[path].constants:
                     continue
-                if name not in schema.names:
+                if name not in stored.names:
                     raise LogError(
                         f"{path} has no column {name!r}, which other files of the log have. "
                         f"Rewrite it with the columns of the others."
                     )
-                wanted, found = self.schema.field(name).type, schema.field(name).type
+                wanted, found = self.schema.field(name).type, stored.field(name).type
                 if not _alike(wanted, found):
                     raise LogError(
                         f"Column {name!r} is {found} in {path}, but {wanted} in "
                         f"{self.groups[0].path}. Rewrite the file with one type for each column."
                     )
 
+    def batches(self, columns: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield some columns, at most `PIECE` rows at a time, each with its place."""
+        wanted = pa.schema([self.schema.field(name) for name in columns])
+        for group in self.groups:
+            self._require_unchanged(group)
+            place, done = f"{group.path}, row group {group.row_groups[0].id},", 0
+            with _reading(place):
+                for batch in group.to_batches(schema=wanted, batch_size=PIECE, use_threads=False):
+                    yield f"{place} rows from {done} on", batch
+                    done += batch.num_rows
+                if done != _rows(group):
+                    raise StorageError(f"{group.path} ended after {done} of {_rows(group)} rows.")
+
+    def _require_unchanged(self, group: ParquetFileFragment) -> None:
+        info = group.filesystem.get_file_info(group.path)
+        if info.type.name == "NotFound":
+            raise StorageError(
+                f"{group.path} has vanished since the log was opened. Put it back and run again, or "
+                f"open the log anew."
+            )
+        if (info.size, info.mtime_ns) != self.files[group.path][:2]:
+            raise StorageError(
+                f"{group.path} has changed since the log was opened, and no longer fits what is "
+                f"known. Open the log anew."
+            )
+
     def table(self, columns: Sequence[str]) -> pa.Table:
         """Read some columns of all files into memory."""
-        return pa.Table.from_batches(
-            [batch for _, batch in self.storage.batches(self.groups, columns)]
-        )
+        return pa.Table.from_batches([batch for _, batch in self.batches(columns)])
 
-    def parts(self, rows: int) -> list[list[RowGroup]]:
-        """Divide the data set into runs of row groups with about `rows` rows each."""
-        parts: list[list[RowGroup]] = []
+    def parts(self, rows: int) -> list[DataSet]:
+        """Divide the data set into consecutive ones with about `rows` rows each."""
+        parts: list[list[ParquetFileFragment]] = []
         for group in self.groups:
-            if parts and sum(each.rows for each in parts[-1]) + group.rows <= rows:
+            if parts and sum(map(_rows, parts[-1])) + _rows(group) <= rows:
                 parts[-1].append(group)
             else:
                 parts.append([group])
-        return parts
+        return [replace(self, groups=tuple(part)) for part in parts]
+
+
+def _rows(group: ParquetFileFragment) -> int:
+    return int(group.row_groups[0].num_rows)
 
 
 def _united(schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -232,7 +187,7 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
         A file system of ``pyarrow.fs`` on which the source is a path; by default that of the URI, or
         the local one.
     """
-    from pyarrow import dataset, fs
+    from pyarrow import dataset, fs  # which imports pandas, if it is there
 
     text = str(source)
     label = f"The data set {text}"
@@ -245,53 +200,50 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
             filesystem, path = fs.FileSystem.from_uri(text)
         else:
             filesystem, path = fs.LocalFileSystem(), str(Path(text).resolve())
-        options = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+        options = dataset.ParquetFragmentScanOptions(
+            page_checksum_verification=True,
+            pre_buffer=not isinstance(filesystem, fs.LocalFileSystem),
+        )
         form = dataset.ParquetFileFormat(default_fragment_scan_options=options)
         plain = dataset.dataset(path, filesystem=filesystem, format=form)
-        keys = {key: pa.string() for file in plain.files for key in _HIVE.findall(file)}
-        hive = dataset.partitioning(pa.schema(keys.items()), flavor="hive")
+        folders = _folder_columns([file for file in plain.files if file != path])
+        hive = dataset.partitioning(folders, flavor="hive")
         files = dataset.dataset(path, filesystem=filesystem, format=form, partitioning=hive)
         fragments = list(files.get_fragments())
         if not fragments:
             raise LogError(f"{label} holds no Parquet files, nor a Minari data set.")
-    constants = _constants(
-        [dataset.get_partition_keys(each.partition_expression) for each in fragments]
-    )
-    groups: list[RowGroup] = []
-    schemas: dict[str, pa.Schema] = {}
-    for fragment, known in zip(fragments, constants, strict=True):
+    groups: list[ParquetFileFragment] = []
+    states: dict[str, FileState] = {}
+    for fragment in fragments:
         with naming_the_file(fragment.path, "The file is damaged or not Parquet; write it again."):
-            footer, schema = fragment.metadata, fragment.physical_schema
+            parts = fragment.split_by_row_group()
+            if sum(map(_rows, parts)) != fragment.metadata.num_rows:  # Arrow does not check this
+                raise ValueError("its counts of rows contradict each other")
+            groups += filter(_rows, parts)
             info = filesystem.get_file_info(fragment.path)
-        for number in range(footer.num_row_groups):
-            if rows := footer.row_group(number).num_rows:
-                state = info.size, info.mtime_ns, tuple(sorted(known.items()))
-                groups.append(RowGroup(fragment.path, number, rows, *state))
-                schemas[fragment.path] = schema
+        constants = dataset.get_partition_keys(fragment.partition_expression)
+        states[fragment.path] = FileState(info.size, info.mtime_ns, constants)
     if not groups:
         raise LogError(f"{label} has no rows. A log needs at least one.")
     # Metadata of a file apply to the data set only if all files have the same.
-    first, *others = schemas.values()
+    first, *others = {each.path: each.physical_schema for each in groups}.values()
     same = all(each.metadata == first.metadata for each in others)
     with naming_the_file(label, "Rename columns whose names are not UTF-8 text."):
-        folders = {
-            name: pa.int64() if isinstance(value, int) else pa.string()
-            for name, value in constants[0].items()
-        }
-        united = _united([pa.schema(folders.items()), first, *others])
-    schema = united.with_metadata(first.metadata if same else None)
-    storage = Storage(filesystem, isinstance(filesystem, fs.LocalFileSystem), schema)
-    return DataSet(label, storage, tuple(groups), schemas)
+        united = _united([folders, first, *others])
+    return DataSet(
+        label, united.with_metadata(first.metadata if same else None), tuple(groups), states
+    )
 
 
-def _constants(texts: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """Return the values in the names of folders: whole numbers where that loses nothing, else text."""
-    found: list[dict[str, Any]] = [dict(each) for each in texts]
-    for name in texts[0]:
-        values = spelt_labels(pa.chunked_array([[each.get(name) for each in texts]])).to_pylist()
-        for each, value in zip(found, values, strict=True):
-            each[name] = value
-    return found
+def _folder_columns(files: Sequence[str]) -> pa.Schema:
+    """Return the columns in the names of folders: whole numbers where that loses nothing, else text."""
+    texts: dict[str, list[str]] = {}
+    for file in files:
+        for name, text in _HIVE.findall(file):
+            texts.setdefault(name, []).extend([] if text == _NO_VALUE else [text])
+    return pa.schema(
+        {name: spelt_labels(pa.chunked_array([values])).type for name, values in texts.items()}
+    )
 
 
 _COMPRESSION = 20  # largest ratio of a log's size in memory to its file size
@@ -398,9 +350,10 @@ def _fingerprint(data: DataSet, parts: dict[str, Choice], how: HowToMap) -> str:
     digest.update(repr(how_read).encode())
     for path, same in groupby(data.groups, attrgetter("path")):
         groups = list(same)
-        digest.update(repr([(each.number, each.rows, each.constants) for each in groups]).encode())
-        if not data.storage.is_local:
-            digest.update(repr((path, groups[0].size, groups[0].stamp)).encode())
+        state = data.files[path]
+        digest.update(repr((state.constants, [*map(_rows, groups)])).encode())
+        if groups[0].filesystem.type_name != "local":
+            digest.update(repr((path, *state[:2])).encode())
             continue
         with open(path, "rb") as file:
             while block := file.read(_BLOCK):
@@ -497,37 +450,29 @@ class Survey:
         return alone and not columns.next_state and not self.timeouts
 
 
-@dataclass(frozen=True)
-class Surveyor:
-    """Computes the survey of some row groups."""
+def survey(data: DataSet, columns: Columns, tidying: Tidying) -> Survey:
+    """Return the survey of a data set, in one pass."""
+    found = []
+    for place, batch in data.batches(columns.used()):
+        with naming_the_type(f"In {place}: "):
+            found.append(_survey(batch, columns, tidying))
+    return reduce(add, found)
 
-    storage: Storage
-    columns: Columns
-    tidying: Tidying
 
-    def __call__(self, groups: Sequence[RowGroup]) -> Survey:
-        """Return the survey of consecutive row groups."""
-        found = []
-        for place, batch in self.storage.batches(groups, self.columns.used()):
-            with naming_the_type(f"In {place}: "):
-                found.append(self._survey(batch))
-        return reduce(add, found)
-
-    def _survey(self, batch: pa.RecordBatch) -> Survey:
-        columns = self.columns
-        labels = _runs(columns.episode, batch)[1]
-        done, cut = (_flags(name, batch) for name in (columns.terminated, columns.truncated))
-        reward = numbers(columns.reward, batch.column(columns.reward), missing=True)
-        return Survey(
-            rows=batch.num_rows,
-            fit=EncoderFit.of(batch, columns, self.tidying),
-            runs=len(labels),
-            labels=(labels[0].as_py(), labels[-1].as_py()) if len(labels) else (None, None),
-            ends=int((done | cut).sum()),
-            timeouts=int(cut.sum()),
-            done=int((done & cut).sum()),
-            paid=bool((reward > 0).any()),
-        )
+def _survey(batch: pa.RecordBatch, columns: Columns, tidying: Tidying) -> Survey:
+    labels = _runs(columns.episode, batch)[1]
+    done, cut = (_flags(name, batch) for name in (columns.terminated, columns.truncated))
+    reward = numbers(columns.reward, batch.column(columns.reward), missing=True)
+    return Survey(
+        rows=batch.num_rows,
+        fit=EncoderFit.of(batch, columns, tidying),
+        runs=len(labels),
+        labels=(labels[0].as_py(), labels[-1].as_py()) if len(labels) else (None, None),
+        ends=int((done | cut).sum()),
+        timeouts=int(cut.sum()),
+        done=int((done & cut).sum()),
+        paid=bool((reward > 0).any()),
+    )
 
 
 def _runs(name: str | None, batch: pa.RecordBatch) -> tuple[IntArray, pa.Array]:
@@ -551,7 +496,7 @@ def whole_episodes(data: DataSet, columns: Columns) -> Iterator[tuple[str, pa.Ta
     """
     waiting: list[tuple[str, pa.RecordBatch]] = []
     label = None
-    for place, batch in data.storage.batches(data.groups, columns.used()):
+    for place, batch in data.batches(columns.used()):
         border = batch.num_rows  # rows before it belong to episodes that end before it
         if columns.episode is not None:
             starts, labels = _runs(columns.episode, batch)
@@ -631,20 +576,20 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
     columns, description = chosen_columns(*given, beside=how.beside)
     data.require_types(columns.used())
     tidying = how.tidying if description is None else Tidying(missing="error")
-    surveyor = Surveyor(data.storage, columns, tidying)
+    look = partial(survey, columns=columns, tidying=tidying)
     with running(how.engine) as where:
-        survey = reduce(add, where.map(surveyor, data.parts(PART)))
+        seen = reduce(add, where.map(look, data.parts(PART)))
     with naming_the_type(f"In {data.label[0].lower()}{data.label[1:]}: "):
         described = None if description is None else from_parts(description["space"])
-        encoder = survey.fit.encoder(notes, described)
+        encoder = seen.fit.encoder(notes, described)
     if description is None:
-        report_cost(columns, notes, paid=survey.paid)
+        report_cost(columns, notes, paid=seen.paid)
         warn_of_similar_labels(encoder.actions.space, notes)
-        report_single_row_episodes(columns, survey.runs, survey.rows, notes)
+        report_single_row_episodes(columns, seen.runs, seen.rows, notes)
     all_terminate = parts.get("terminated") is True
-    one_step = survey.one_step(columns)
-    _require_room(survey.rows, encoder, one_step, place)
-    ends = done_includes_timeouts(columns.terminated, survey.timeouts, survey.done, notes)
+    one_step = seen.one_step(columns)
+    _require_room(seen.rows, encoder, one_step, place)
+    ends = done_includes_timeouts(columns.terminated, seen.timeouts, seen.done, notes)
     said, tally, labels = Notes(), Tally(), Labels()
     with ExitStack() as closing:
         files: dict[str, ArrayWriter] = {}
@@ -688,7 +633,7 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
         "encoder": to_parts(encoder) if description is None else description["encoder"],
         "state_names": steps.state_names,
         "reward_name": steps.reward_name,
-        "rows": survey.rows,
+        "rows": seen.rows,
         "notes": notes.notes,
         "cautions": notes.cautions,
         "checksums": {each.name: _checksum(each) for each in place.iterdir()},

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -69,8 +69,8 @@ def read_table(
     """
     if encoder is not None:
         parts = _encoded_parts(encoder, parts)
-    loaded = _loaded(source, parts, beside, tidying, encoder, notes)
-    original, parts, columns, description, rows = loaded
+    original = open_table(source)
+    parts, columns, description, rows = _loaded(original, parts, beside, tidying, encoder, notes)
     tidy = tidying if description is None else Tidying(missing="error")
     with naming_the_type():
         kept = _require_readable(rows, columns, tidy, notes)
@@ -132,25 +132,15 @@ def _encoded_parts(encoder: Encoder, parts: dict[str, Choice]) -> dict[str, Choi
     return {**parts, **own}
 
 
-class _Loaded(NamedTuple):
-    """A table, and the columns of it that make up the log."""
-
-    original: Source
-    parts: dict[str, Choice]
-    columns: Columns
-    description: dict[str, Any] | None  # set if tailproof wrote the log
-    rows: pa.Table
-
-
 def _loaded(
-    source: object,
+    original: Source,
     parts: dict[str, Choice],
     beside: Sequence[str],
     tidying: Tidying,
     encoder: Encoder | None,
     notes: Notes,
-) -> _Loaded:
-    original = open_table(source)
+) -> tuple[dict[str, Choice], Columns, dict[str, Any] | None, pa.Table]:
+    """Return the columns that make up the log, tailproof's description if it wrote it, and the rows."""
     try:
         table, parts = with_derived(original, parts, tidying.categorical)
         columns, description = chosen_columns(
@@ -169,7 +159,7 @@ def _loaded(
         beside = (*beside, *no_states)
         columns = resolve_columns(table.names, beside=beside, merged=table.merged, **parts)
         warn_of_probability_columns(no_states, notes)
-    return _Loaded(original, parts, columns, description, rows)
+    return parts, columns, description, rows
 
 
 def _load(

@@ -444,7 +444,7 @@ def net_of_costs(
         return rewards
     if not isinstance(space, Discrete):
         raise LogError("cost is given by action, and the actions of this log are continuous.")
-    labels = [space.label(code) for code in range(space.n)]
+    labels = list(space.names)
     each = np.zeros(space.n)
     for label, amount in cost.items():
         if str(label) not in labels:
@@ -520,7 +520,7 @@ def available_actions(table: pa.Table, names: tuple[str, ...], log: Log) -> Bool
     space = log.action_space
     if not isinstance(space, Discrete):
         raise LogError("available lists discrete actions, and those of this log are continuous.")
-    labels = [space.label(code) for code in range(space.n)]
+    labels = list(space.names)
     if len(names) == 1 and space.n > 1:
         mask = _listed(names[0], unwrapped(table[names[0]]), labels)
     else:

@@ -438,12 +438,12 @@ def refuse_missing(name: str, column: pa.ChunkedArray) -> None:
         )
 
 
-def is_text(kind: Any) -> bool:
+def is_text(kind: object) -> bool:
     """Return whether an Arrow type is text."""
     return bool(kinds.is_string(kind) or kinds.is_large_string(kind))
 
 
-def is_list(kind: Any) -> bool:
+def is_list(kind: object) -> bool:
     """Return whether an Arrow type is a list."""
     return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
 

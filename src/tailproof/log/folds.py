@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -249,7 +249,7 @@ def _mixed(values: AnyArray) -> AnyArray:
     return np.asarray(mixed ^ (mixed >> np.uint64(29)))
 
 
-def warn_of_taught_episodes(policy: Any, log: Any) -> None:
+def warn_of_taught_episodes(policy: object, log: Log) -> None:
     """Warn if the log contains training episodes of the policy, and name some of them."""
     taught = getattr(policy, "taught", None)
     if taught is None:

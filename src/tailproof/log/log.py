@@ -151,7 +151,7 @@ def sendable(values: Any) -> Any:
     return values
 
 
-def release(values: Any) -> None:
+def release(values: object) -> None:
     """Let go of the memory that holds a mapped array; it is read from the file when needed again."""
     if isinstance(values, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
         held = values._mmap  # type: ignore[attr-defined]
@@ -245,7 +245,7 @@ class Log:
         terminated: npt.ArrayLike | None = None,
         truncated: npt.ArrayLike | None = None,
         propensity: npt.ArrayLike | None = None,
-        action_space: Any = None,
+        action_space: object = None,
         state_names: Sequence[str] | None = None,
         reward_name: str = "reward",
     ) -> Log:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,8 +28,13 @@ class Discrete:
         if self.labels is not None and len(self.labels) != self.n:
             raise LogError(f"{self.n} actions need {self.n} labels. Got {len(self.labels)}.")
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each action in tables: its label, or else its code."""
+        return tuple(map(str, range(self.n))) if self.labels is None else self.labels
+
     def label(self, action: int) -> str:
-        """Return the name of an action in tables."""
+        """Return the name of one action."""
         return str(action) if self.labels is None else self.labels[action]
 
     def __str__(self) -> str:
@@ -65,7 +69,7 @@ def menu(actions: AnyArray) -> list[float] | None:
     return values.tolist() if few else None
 
 
-def as_space(given: Any, actions: AnyArray) -> ActionSpace:
+def as_space(given: object, actions: AnyArray) -> ActionSpace:
     """Return the given space, in any accepted form, or infer it from the actions."""
     if isinstance(given, Discrete | Continuous):
         return given

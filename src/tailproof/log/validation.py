@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,7 +89,7 @@ def require_squares(rewards: FloatArray) -> None:
 
 
 def check_actions(
-    actions: npt.ArrayLike, n: int, action_space: Any
+    actions: npt.ArrayLike, n: int, action_space: object
 ) -> tuple[AnyArray, ActionSpace]:
     """Return the actions, checked against the action space, and that space."""
     array = as_array("actions", actions, LogError)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from tailproof.arrays import require_fraction
 from tailproof.critics.base import PLACES, Algorithm, At, CriticAlgorithm, ValueAlgorithm
 from tailproof.errors import MethodError
 from tailproof.log.folds import Partition, Whole
-from tailproof.parameters import Configurable
+from tailproof.parameters import Configurable, Within, require
 from tailproof.robust.aggregates import Aggregate, Mean
 from tailproof.robust.means import Cap
 
@@ -73,7 +72,7 @@ at='value'. Got at='pointwise'; use at='value', or a base with critics such as F
         if isinstance(self.clip, str):
             Cap.named(self.clip)
         else:
-            require_fraction("clip", self.clip, MethodError, high=0.5)
+            require(Within("[0, 0.5]"), clip=self.clip)
         name = type(self.base).__name__
         if not isinstance(self.base, CriticAlgorithm):
             if self.at != "value":

@@ -16,11 +16,6 @@ from tailproof.log.spaces import Discrete
 ABSENT = -1
 
 
-def labels_of(space: Discrete) -> list[str]:
-    """Return the log's action labels, by code."""
-    return [space.label(code) for code in range(space.n)]
-
-
 def has_columns(answers: Any) -> bool:
     """Return whether answers are a frame, whose columns are named."""
     return hasattr(answers, "columns") and hasattr(answers, "to_numpy")
@@ -55,7 +50,7 @@ def _number_codes(answered: AnyArray, space: Discrete, who: str) -> AnyArray:
 
     A number means the label that is written like it, or else the only one that is equal to it.
     """
-    labels = labels_of(space)
+    labels = space.names
     place = {label: code for code, label in enumerate(labels)}
     values = [_number(label) for label in labels]
     numbered = None not in values
@@ -94,7 +89,7 @@ def _number(label: str) -> Decimal | None:
 
 
 def probabilities_by_name(
-    values: AnyArray, names: Sequence[Any], space: Discrete, who: str
+    values: AnyArray, names: Sequence[object], space: Discrete, who: str
 ) -> FloatArray:
     """Return probabilities with columns named by action, in the log's order of actions, (n, A).
 
@@ -112,7 +107,7 @@ def probabilities_by_name(
         odd = [str(name) for name, there in zip(names, kept, strict=True) if not there]
         raise PolicyError(
             f"{who} gives probabilities of {listed(odd)}, which the log does not have. It has "
-            f"{listed(labels_of(space))}; name the columns by these."
+            f"{listed(space.names)}; name the columns by these."
         )
     if len(set(codes[kept].tolist())) < kept.sum():
         raise PolicyError(
@@ -140,7 +135,7 @@ def _plain(answered: AnyArray) -> AnyArray:
 
 def _truth_codes(answered: AnyArray, space: Discrete, who: str) -> IntArray:
     """Return the codes of the actions labelled true and false, or 1 and 0."""
-    labels = labels_of(space)
+    labels = space.names
     place = {label.lower(): code for code, label in enumerate(labels)}
     for no, yes in (("false", "true"), ("0", "1")):
         if no in place and yes in place:
@@ -150,7 +145,7 @@ def _truth_codes(answered: AnyArray, space: Discrete, who: str) -> IntArray:
 
 def require_no_flags(values: AnyArray, space: Discrete, who: str) -> None:
     """Raise if a column of a table, (n,), holds only 0 and 1 beside actions with other labels."""
-    labels = labels_of(space)
+    labels = space.names
     if space.labels is None or all(_number(label) is not None for label in labels):
         return
     if values.dtype.kind == "O":
@@ -159,7 +154,7 @@ def require_no_flags(values: AnyArray, space: Discrete, who: str) -> None:
         raise PolicyError(_no_truth(who, "0 and 1", labels))
 
 
-def _no_truth(who: str, what: str, labels: list[str]) -> str:
+def _no_truth(who: str, what: str, labels: Sequence[str]) -> str:
     return (
         f"{who} answered with {what}, which do not say which action is meant. The log's "
         f"actions are {listed(labels)}; answer with these, as "
@@ -167,7 +162,7 @@ def _no_truth(who: str, what: str, labels: list[str]) -> str:
     )
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Return whether a value is None, NaN or pandas' own kind of missing."""
     if isinstance(value, float | np.floating):
         return bool(np.isnan(value))
@@ -176,7 +171,7 @@ def is_missing(value: Any) -> bool:
 
 def _label_codes(answered: AnyArray, space: Discrete, who: str) -> IntArray:
     """Return the codes of labels, by one comparison per label, which is faster than sorting."""
-    place = {label: code for code, label in enumerate(labels_of(space))}
+    place = {label: code for code, label in enumerate(space.names)}
     codes = np.full(answered.shape, ABSENT, dtype=np.intp)
     while (left := codes == ABSENT).any():
         label = str(answered[left][0])

@@ -29,7 +29,6 @@ from tailproof.policies.answers import (
     ABSENT,
     action_codes,
     has_columns,
-    labels_of,
     probabilities_by_name,
     require_no_flags,
 )
@@ -158,7 +157,11 @@ def _with_kind_of_answer(bound: StatePolicy, log: Log) -> StatePolicy:
 
 
 def for_names(
-    policy: Any, state_names: Sequence[str], space: ActionSpace, *, encoder: Encoder | None = None
+    policy: object,
+    state_names: Sequence[str],
+    space: ActionSpace,
+    *,
+    encoder: Encoder | None = None,
 ) -> StatePolicy:
     """Bind a policy to states of these names (() for none), of this encoder, and these actions.
 
@@ -345,7 +348,7 @@ def row_policy(answers: Any, log: Log, name: str, *, of_table: bool = False) -> 
         codes = np.where(np.isnan(codes), ABSENT, codes)
     wrong = (codes.dtype.kind not in "iubf") or (codes != np.round(codes)).any()
     if wrong or (codes >= space.n).any() or (codes < ABSENT).any():
-        labels = listed(labels_of(space))
+        labels = listed(space.names)
         odd = values.reshape(count)[np.argmax((codes >= space.n) | (codes < ABSENT))]
         raise PolicyError(f"{name} must answer with the log's actions, {labels}. Got {odd!r}.")
     codes = codes.astype(np.intp)
@@ -404,7 +407,7 @@ def _as_probabilities(
     if probabilities.shape[1] != log.n_actions:
         raise PolicyError(
             f"{name} must give a probability for each of the {log.n_actions} actions, "
-            f"{listed(labels_of(log.action_space))}. Got "
+            f"{listed(log.action_space.names)}. Got "
             f"{probabilities.shape[1]} columns."
         )
     _require_known(np.isnan(probabilities).any(axis=1), log, name)
@@ -447,7 +450,7 @@ def _require_known(unknown: BoolArray, log: Log, name: str) -> None:
         )
 
 
-def require_index(values: Any, origin: Origin, error: type[Exception]) -> None:
+def require_index(values: object, origin: Origin, error: type[Exception]) -> None:
     """Raise if the index of a pandas Series or frame differs from that of the log's table."""
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(values, pandas.Series | pandas.DataFrame):
@@ -495,7 +498,7 @@ class Rule:
         return f"The policy {called(self.policy)}"
 
     @classmethod
-    def of(cls, policy: Any) -> Rule | None:
+    def of(cls, policy: object) -> Rule | None:
         """Return how to call a function, fitted model or `predict_proba`; None for other policies."""
         if isinstance(policy, OnFrame):
             return cls(policy.function, policy.function, True)

@@ -23,7 +23,7 @@ from tailproof.arrays import (
     count_of,
     one_or_many,
 )
-from tailproof.errors import PolicyError, TailproofError
+from tailproof.errors import PolicyError, TailproofError, listed
 from tailproof.features import Polynomial
 from tailproof.files import to_parts
 from tailproof.log.spaces import ActionSpace, Continuous, Discrete
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def policy_errors(
-    policy: Any, states: Any = None, *, columns: Sequence[str] = (), hint: str = ""
+    policy: object, states: AnyArray | None = None, *, columns: Sequence[str] = (), hint: str = ""
 ) -> Iterator[None]:
     """Convert any error of a policy to a `PolicyError` with its file, line, message and input.
 
@@ -48,11 +48,8 @@ def policy_errors(
         raise
     except Exception as error:  # a user's code may raise anything
         said = f"{type(error).__name__}: {error}".strip().rstrip(":.")
-        names = columns
         given = f"an array of the shape {states.shape}" if states is not None else "a frame"
-        if names:
-            shown = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if names[30:] else "")
-            given = f"{given} with the columns {shown}"
+        given += f" with the columns {listed(columns, 30)}" if columns else ""
         if "truth value" in said:
             hint = (
                 "It is asked about all rows at once: write numpy.where(condition, this, that) in place "
@@ -64,7 +61,7 @@ def policy_errors(
         ) from error
 
 
-def called(policy: Any) -> str:
+def called(policy: object) -> str:
     """Return the name of a policy for messages."""
     name = getattr(policy, "__name__", None) or type(policy).__name__
     return "(a lambda)" if name == "<lambda>" else str(name)
@@ -172,9 +169,7 @@ class BoundPolicy(ABC):
         if isinstance(self.space, Discrete):
             if self.deterministic:
                 return self.choose(states, rows)
-            sums = self.probabilities(states, rows).cumsum(axis=1)
-            drawn = rng.random(len(states))[:, None] * sums[:, -1:]
-            return np.asarray((sums <= drawn).sum(axis=1))
+            return draw(self.probabilities(states, rows).cumsum(axis=1), rng)
         return _vectors(self._drawn(states, rng, rows), len(states), self.space)
 
     def draws(
@@ -343,10 +338,9 @@ class StatePolicy(BoundPolicy):
 
     def _refuse_absent(self, action: int, space: Discrete) -> None:
         labels = getattr(self.policy, "action_labels", None)
-        known = ", ".join(space.label(code) for code in range(min(space.n, 20)))
         raise PolicyError(
             f"The policy takes the action {str(action) if labels is None else labels[action]!r}, which "
-            f"the log does not have. It has {known}."
+            f"the log does not have. It has {listed(space.names, 20)}."
         )
 
 
@@ -370,7 +364,18 @@ class MixedPolicy(BoundPolicy):
         return np.asarray(mixed / mixed.sum(axis=1, keepdims=True))
 
 
-def is_deterministic(policy: Any) -> bool:
+def draw(edges: FloatArray, rng: np.random.Generator | FloatArray) -> IntArray:
+    """Draw one index per row, (n,), from cumulative probabilities (n, m).
+
+    `rng` is a generator, or the uniform numbers to use, (n,).
+    """
+    uniform = rng if isinstance(rng, np.ndarray) else rng.random(len(edges))
+    # Scaled by the last edge, so that rounding never draws an index of probability 0.
+    drawn = uniform[:, None] * edges[:, -1:]
+    return np.asarray((drawn >= edges[:, :-1]).sum(axis=1))
+
+
+def is_deterministic(policy: object) -> bool:
     """Return whether a policy over discrete actions takes one action in each state.
 
     One with `probabilities` draws, unless it has an attribute `deterministic` that says otherwise.
@@ -378,7 +383,7 @@ def is_deterministic(policy: Any) -> bool:
     return bool(getattr(policy, "deterministic", not hasattr(policy, "probabilities")))
 
 
-def bound(policy: Any, space: ActionSpace) -> BoundPolicy:
+def bound(policy: object, space: ActionSpace) -> BoundPolicy:
     """Return a policy over these actions, with nothing to match; a bound one as it is."""
     if isinstance(policy, BoundPolicy):
         return policy
@@ -389,13 +394,13 @@ def bound(policy: Any, space: ActionSpace) -> BoundPolicy:
 
 
 def action_probabilities(
-    policy: Any, states: FloatArray, n_actions: int, *, rows: IntArray | None = None
+    policy: object, states: FloatArray, n_actions: int, *, rows: IntArray | None = None
 ) -> FloatArray:
     """Return π(a | s) of any policy over discrete actions, checked, (n, A)."""
     return bound(policy, Discrete(n_actions)).probabilities(states, rows)
 
 
-def is_module(policy: Any) -> bool:
+def is_module(policy: object) -> bool:
     """Return whether a policy is a torch module; torch is not imported for it."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(policy, torch.nn.Module)
@@ -621,7 +626,7 @@ class UniformBox:
         return np.where(inside, density, -np.inf)
 
 
-def made_for(policy: Any) -> dict[str, Any]:
+def made_for(policy: object) -> dict[str, Any]:
     """Return for JSON what a policy knows of the log that it was made for: names, labels, encoder."""
     known = ("state_names", "action_labels", "encoder")
     return {name: to_parts(getattr(policy, name, None)) for name in known}

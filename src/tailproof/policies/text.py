@@ -16,7 +16,6 @@ import numpy as np
 
 from tailproof.errors import PolicyError, TailproofError, did_you_mean, listed
 from tailproof.log.spaces import ActionSpace, Continuous, Discrete
-from tailproof.policies.answers import labels_of
 from tailproof.policies.forms import (
     Always,
     Column,
@@ -66,7 +65,7 @@ def policy_from_text(text: str, space: ActionSpace) -> Any:
     return _load(text, space)
 
 
-def policy_columns(policies: Iterable[Any]) -> tuple[str, ...]:
+def policy_columns(policies: Iterable[object]) -> tuple[str, ...]:
     """Return the columns, or patterns of them, that policies are read from.
 
     >>> policy_columns(["0.5*column:q_* + 0.5*logged", Column("new"), "always:email"])
@@ -108,7 +107,7 @@ def name_and_policy(text: str) -> tuple[str, str]:
 def action_code(label: str, given: ActionSpace) -> int:
     """Return the code of an action given by its label or its number."""
     space = _discrete(f"always:{label}", given)
-    known = labels_of(space)
+    known = space.names
     if label in known:
         return known.index(label)
     raise PolicyError(
@@ -179,7 +178,7 @@ def _load(text: str, space: ActionSpace) -> Any:
         return load(path)
     module, colon, name = text.rpartition(":")
     if not colon or not module or not name:
-        actions = labels_of(space) if isinstance(space, Discrete) else []
+        actions = space.names if isinstance(space, Discrete) else ()
         meant = did_you_mean(text, ("uniform", "logged"))
         meant = meant or did_you_mean(text, actions, "always:{}")
         raise PolicyError(

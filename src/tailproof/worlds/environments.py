@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Protocol, SupportsFloat, runtime_checkable
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray, require_count
+from tailproof.arrays import AnyArray, FloatArray
 from tailproof.errors import TailproofError
 from tailproof.log.spaces import ActionSpace, Discrete
+from tailproof.parameters import COUNT, require
 
 if TYPE_CHECKING:
     import gymnasium
@@ -80,7 +81,7 @@ def play(
     >>> play("CartPole-v1", left_and_right, episodes=3).shape
     (3,)
     """
-    require_count("episodes", episodes, TailproofError)
+    require(COUNT, TailproofError, episodes=episodes)
     made = [make_environment(environment) for _ in range(episodes)]
     try:
         first = [env.reset(seed=seed + i)[0] for i, env in enumerate(made)]

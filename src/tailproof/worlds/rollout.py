@@ -13,7 +13,7 @@ from tailproof.errors import PolicyError, TailproofError
 from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace, Discrete, as_space
 from tailproof.noise import Noise, add_noise
-from tailproof.policies.forms import Policy, bound, is_deterministic
+from tailproof.policies.forms import Policy, bound, draw, is_deterministic
 from tailproof.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -139,13 +139,6 @@ def draw_actions(
             f"Got {densities.shape} instead."
         )
     return actions, densities
-
-
-def draw(edges: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Draw one index per row, (n,), from cumulative probabilities (n, m)."""
-    # Scaled by the last edge, so that rounding never selects an index of probability 0.
-    uniform = rng.random(len(edges)) * edges[:, -1]
-    return np.asarray((uniform[:, None] >= edges[:, :-1]).sum(axis=1))
 
 
 class _Move(NamedTuple):

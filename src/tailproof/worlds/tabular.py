@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, require_fraction
+from tailproof.arrays import AnyArray, BoolArray, FloatArray
 from tailproof.errors import TailproofError
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
 from tailproof.noise import Noise
-from tailproof.policies.forms import Policy, Uniform, action_probabilities
-from tailproof.worlds.rollout import Seed, draw, noisy_rollout
+from tailproof.parameters import SHARE, require
+from tailproof.policies.forms import Policy, Uniform, action_probabilities, draw
+from tailproof.worlds.rollout import Seed, noisy_rollout
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +105,7 @@ class TabularMDP(ExactWorld):
                 )
         object.__setattr__(self, "termination", np.broadcast_to(self.termination, pairs))
         for end in (float(self.termination.min()), float(self.termination.max())):
-            require_fraction("Every termination probability", end, TailproofError)
+            require(SHARE, TailproofError, termination=end)
 
     @classmethod
     def random(
@@ -224,7 +225,7 @@ class TabularMDP(ExactWorld):
         return kernel  # (S, S)
 
     def _state_values(self, table: FloatArray, gamma: float) -> FloatArray:
-        require_fraction("gamma", gamma, TailproofError)
+        require(SHARE, TailproofError, gamma=gamma)
         kernel = self._kernel(table)
         if gamma == 1 and np.abs(np.linalg.eigvals(kernel)).max() > 1 - 1e-12:
             raise TailproofError(
