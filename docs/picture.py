@@ -1,4 +1,4 @@
-"""Draw `storm.svg` and `retail.svg`, pictures of the documentation: run `python docs/picture.py`."""
+"""Draw pictures of the documentation from its stories and examples: run `python docs/picture.py`."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from examples.storm.story import DAYS, HUB, PLAIN, STORMY, TONES, WEEKS, estimates_axes, season_of
+from tailproof.report.figures import pooling_figure
 from tailproof.report.html import stylesheet
 from tailproof.report.plots import COLOURS, colour_of, page_axes
 from tailproof.report.svg import as_svg
@@ -62,6 +63,16 @@ def retail() -> str:
     return alone(axes, said)
 
 
+def gains() -> str:
+    """Return the path of pooled gains of the example in `gains.md`, with its own style."""
+    page = (Path(__file__).parent / "gains.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(page.split("```python\n")[1].split("```")[0], names)
+    figure = pooling_figure(names["estimate"].gain.pooling)
+    return alone(figure.draw(700), figure.alt)
+
+
 if __name__ == "__main__":
-    for name, draw in (("storm.svg", picture), ("retail.svg", retail)):
+    drawn = {"storm.svg": picture, "retail.svg": retail, "figures/gains-path.svg": gains}
+    for name, draw in drawn.items():
         (Path(__file__).parent / name).write_text(draw(), encoding="utf-8")

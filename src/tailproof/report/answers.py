@@ -905,8 +905,8 @@ def pooling_section(path: PooledPath) -> Section:
     begins = f"at about {number(path.begins)}" if math.isfinite(path.begins) else "nowhere"
     said = (
         f"The gain over what was logged is {signed(path.plain)} without pooling, "
-        f"{signed(float(path.gains[0]))} by how often alone, and {signed(path.gain)} averaged by risk; "
-        f"pooling begins {begins}."
+        f"{signed(float(path.gains[0]))} by how often alone, and {signed(path.gain)} averaged by risk, "
+        f"{percent(path.shares[-1])} of it without pooling; pooling begins {begins}."
     )
     blocks = (Note(said), pooling_figure(path))
     return Section("pooling", "Where sizes of extremes are pooled", blocks, "Pooling")

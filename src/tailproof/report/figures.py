@@ -118,7 +118,7 @@ def pooling_figure(path: PooledPath) -> Figure:
     places = np.arange(len(starts))
     reach = 1.6449 * path.errors
     labels = [number(x) if math.isfinite(x) else "none" for x in starts]
-    chosen = float(np.interp(0.5, np.cumsum(path.shares), places))
+    centre = float(path.shares @ places)
 
     def draw(width: float) -> Axes:
         axes = page_axes(250, width=width)
@@ -127,7 +127,7 @@ def pooling_figure(path: PooledPath) -> Figure:
         line(axes, places, path.gains, "main")
         tips = [f"{x}: {signed(g)}" for x, g in zip(labels, path.gains, strict=True)]
         dots(axes, places, path.gains, "main", tips=tips, radius=4)
-        dots(axes, [chosen], [path.gain], "warn", tips=[f"used: {signed(path.gain)}"], radius=7)
+        dots(axes, [centre], [path.gain], "warn", tips=[f"used: {signed(path.gain)}"], radius=7)
         rule(axes, y=0.0)
         name_axes(axes, x="size at which pooling begins", y="gain over what was logged")
         axes.set_xticks(places, labels)

@@ -38,7 +38,7 @@ Tail = Literal["upper", "lower", "both"]
 #: Thresholds: quantiles of the rewards beyond the common one. Chosen on a simulated shop's orders,
 #: Hillstrom, RAND, Belgian claims and LimeQO; judged on other populations (docs/gains.md).
 _LEVELS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99)
-_POOLS = 0.05  # least share of the thresholds that pool, so that an average is called pooled
+_POOLS = 0.1  # least share of the thresholds that pool, so that an average is called pooled
 _FEWEST_BEYOND = 10  # rows beyond a threshold that make a mean size
 FEWEST_EVENTS = 20  # rows beyond the common reward, below which there is no path
 _COMMON = 0.05  # share of rows with one reward from which on it is the common one
@@ -135,7 +135,7 @@ class PooledPath:
     def begins(self) -> float:
         """The reward at which pooling begins: the weighted median of the thresholds that pool.
 
-        ∞ if the average is the plain gain, up to 5 %.
+        ∞ if the average is the plain gain, up to 10 %.
         """
         pooling = np.cumsum(self.shares[:-1])
         if not len(pooling) or pooling[-1] < _POOLS:
