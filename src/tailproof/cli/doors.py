@@ -221,7 +221,13 @@ def compare(
         title=f"Which of {count(len(comparison.candidates), 'policy')} is best?",
         asked={"policies": ", ".join(policy), "level": asked.level},
         found=found,
-        look=lambda: case.diagnosed(case.profile, None, gamma=comparison.gamma, seed=asked.seed),
+        look=lambda: case.diagnosed(
+            case.profile,
+            policies[comparison.proposed.name],
+            gamma=comparison.gamma,
+            seed=asked.seed,
+            estimate=comparison.proposed.estimate,
+        ),
     )
 
 

@@ -27,7 +27,7 @@ from tailproof.cli.session import Session, command
 from tailproof.errors import MethodError, TailproofError, require_module
 from tailproof.log.spaces import Discrete
 from tailproof.report.blocks import Note
-from tailproof.report.text import method_text, number
+from tailproof.report.text import method_text, number, size_text
 
 if TYPE_CHECKING:
     from tailproof.doors.curve import TargetingCurve
@@ -235,7 +235,6 @@ def learn(
         saved = f"Saved to {asked.out}; on new data, evaluate it with --policy {asked.out}."
         answer = (*answer[:2], Note(saved), *answer[2:])
     gamma, seed = learned.gamma, learned.seed
-    sizes = learned.log_size
     return case.conclude(
         answer,
         title="How good is the learned policy?",
@@ -261,7 +260,7 @@ def learn(
         else lambda: case.diagnosed(
             judging, learned.policy, gamma=gamma, seed=seed, estimate=held_out
         ),
-        whole="" if sizes is None else f"{sizes[0]:,} rows, {sizes[1]:,} episodes",
+        whole="" if learned.log_size is None else size_text(*learned.log_size),
     )
 
 

@@ -947,7 +947,7 @@ def _about_overlap(log: Log, overlap: Overlap) -> tuple[list[str], list[str]]:
     if overlap.leverage > _FAR:
         problems.append(
             f"The policy acts where the log has little data: its leverage is "
-            f"{overlap.leverage:.3g} times that of the logged actions."
+            f"{overlap.leverage:,.0f} times that of the logged actions."
         )
     if overlap.unlogged > 0:
         problems.append(f"{overlap.unlogged:.1%} of the policy's actions were never logged.")

@@ -280,22 +280,17 @@ def limits_of(
         )
     elif isinstance(spread, Rare):
         main = (
-            "few events limit it: gamma intervals for the rewards that differ from the usual one, "
-            "with room for one more as large as the largest of the log"
+            "few events (gamma intervals for the rewards that differ from the usual one, with room "
+            "for one more as large as the largest of the log)"
         )
     elif count < RULES.few:
-        main = f"the size limits it: the policy's actions were taken in only {count} {unit}s"
+        main = f"few data (the policy's actions were taken in only {count} {unit}s)"
     elif (left := effective_rows(weights)) < RULES.poor * count:
-        main = (
-            f"the overlap limits it: the weights leave {left:,.0f} effective of {count:,} {unit}s"
-        )
+        main = f"little overlap (the weights leave {left:,.0f} effective of {count:,} {unit}s)"
     elif spread.unseen:
-        main = (
-            "the tail limits it: an interval for skewed means, widened for the part of the tail that "
-            "was not seen"
-        )
+        main = "a heavy tail (widened for skew, and for the part of the tail that was not seen)"
     else:
-        main = f"the size limits it: an interval for skewed means over {len(influence):,} {unit}s"
+        main = f"the number of {unit}s (an interval for skewed means over {len(influence):,})"
     squares = influence**2
     if squares.sum() > 0 and squares.max() > RULES.dominant_share * squares.sum():
         alone = (

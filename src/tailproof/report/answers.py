@@ -59,6 +59,7 @@ from tailproof.report.text import (
     number,
     percent,
     signed,
+    size_text,
     versions,
 )
 from tailproof.robust.gains import PairedGain
@@ -77,9 +78,9 @@ if TYPE_CHECKING:
     from tailproof.robust.tails import TailIndex
 
 _SETTLES = {
-    "yes": "settles as usual",
-    "doubtful": "may settle slowly (whether they have a variance is in doubt)",
-    "no": "settles slowly (they have no finite variance)",
+    "yes": ("settles as usual", ""),
+    "doubtful": ("may settle slowly", "their variance is in doubt"),
+    "no": ("settles slowly", "they have no finite variance"),
 }
 _SURELY = 1 - 1e-9  # share of the rows in which a constant takes its action
 _MOODS: dict[str, Mood] = {"better": "good", "worse": "warn", "cannot tell": "warn"}
@@ -430,8 +431,10 @@ def limits_most(read: ReadEstimate) -> str:
             else f"changes this by {signed(quantity.shown(first.effect))}"
         )
         size = f"{read.noun} {quantity.amount(quantity.shown(first.reward), 4)}"
+        name = _title(first.name)
+        name = f"{name[:-1]}, {size})" if name.endswith(")") else f"{name} ({size})"
         without = signed(quantity.shown(first.without))
-        return f"{_title(first.name)} ({size}) alone {what}; without it about {without}."
+        return f"{name} alone {what}; without it about {without}."
     acts = estimate.on_log
     if math.isnan(acts.effective_rows):
         return ""
@@ -483,11 +486,12 @@ def _title(text: str) -> str:
 def method_section(read: ReadEstimate) -> Section:
     """Return how an estimate was computed: actions, method, intervals and their assumptions."""
     estimate = read.estimate
-    rows = f"{count(estimate.n_transitions, 'row')} in {count(estimate.n_episodes, 'episode')}"
+    rows = size_text(estimate.n_transitions, estimate.n_episodes, " in ")
     blocks: list[Block] = []
     if str(estimate.on_log):
         blocks.append(Note(f"What the policy does: {estimate.on_log}."))
-    blocks.append(Note(f"Estimated by {read.how()}, from {rows}."))
+    every = estimate.choice is not None and estimate.choice.units == estimate.n_transitions
+    blocks.append(Note(f"Estimated by {read.how()}{'' if every else f', from {rows}'}."))
     if estimate.choice is not None and estimate.choice.reasons:
         blocks.append(Points(estimate.choice.reasons))
     blocks.append(read.intervals())
@@ -882,7 +886,7 @@ def diagnosis_answer(diagnosis: Diagnosis) -> Answer:
     facts = [
         Fact("rows", f"{diagnosis.transitions:,}", _units(diagnosis)),
         Fact(f"{plain_estimate(diagnosis)} of {quantity.noun}", average),
-        Fact("an average of these rewards", _SETTLES[diagnosis.tails["rewards"].variance.exists]),
+        Fact("an average of these rewards", *_SETTLES[diagnosis.tails["rewards"].variance.exists]),
     ]
     heavy = verdict.tails != "light"
     blocks: list[Block | Section] = [

@@ -30,7 +30,7 @@ from tailproof.report.answers import (
 )
 from tailproof.report.blocks import Answer
 from tailproof.report.html import Page
-from tailproof.report.text import count, versions
+from tailproof.report.text import count, size_text, versions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ def report(
 
 def _size(log: Log) -> str:
     groups = "" if log.group_ids is None else f" in {count(log.n_groups, 'group')}"
-    return f"{count(log.n_transitions, 'row')}, {count(log.n_episodes, 'episode')}{groups}"
+    return f"{size_text(log.n_transitions, log.n_episodes)}{groups}"
 
 
 def today() -> str:
@@ -107,8 +107,7 @@ def whole_size(learned: Learned) -> str:
     """Return the size of the whole log that a policy was learned and judged from, if it is known."""
     if learned.log_size is None:
         return ""
-    rows, episodes = learned.log_size
-    return f"{count(rows, 'row')}, {count(episodes, 'episode')}"
+    return size_text(*learned.log_size)
 
 
 #: The results that have a report.
@@ -157,17 +156,21 @@ def write_report(
 def _page(result: Result, log: Log | None, level: float, name: str) -> Page:
     """Return the page of a result, with a diagnosis of its log."""
     whole = ""
+    asked: dict[str, Any]
     if isinstance(result, Diagnosis):
         shown, diagnosis = _shown(log, 0), result
         answer, title = diagnosis_answer(result), "What the log shows"
     elif isinstance(result, Comparison):
-        shown = _shown(log or _log_of(result.best.estimate), result.seed)
-        diagnosis = diagnose(shown, gamma=result.gamma, seed=result.seed)
+        proposed = result.proposed.estimate
+        shown = _shown(log or _log_of(proposed), result.seed)
+        policy = None if proposed.task is None else proposed.task.policy
+        asked = {"gamma": result.gamma, "seed": result.seed}
+        diagnosis = diagnose(shown, policy, estimate=proposed, **asked)
         answer = comparison_answer(result)
         title = f"Which of {count(len(result.candidates), 'policy')} is best?"
     elif isinstance(result, Learned):
         shown = _shown(log or result.held_out, result.seed)
-        asked: dict[str, Any] = {"gamma": result.gamma, "seed": result.seed}
+        asked = {"gamma": result.gamma, "seed": result.seed}
         profile = LogProfile(shown)
         estimate = evaluate(profile, result.policy, **asked)
         diagnosis = diagnose(profile, result.policy, estimate=estimate, **asked)

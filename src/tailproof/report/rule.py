@@ -10,6 +10,7 @@ from tailproof.report.figures import finite
 from tailproof.report.plots import (
     COLOURS,
     FONT,
+    LETTER,
     band,
     colour_of,
     dots,
@@ -18,7 +19,7 @@ from tailproof.report.plots import (
     page_axes,
     shown_axes,
 )
-from tailproof.report.text import Quantity, number, percent, signed
+from tailproof.report.text import Quantity, minus, number, percent, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +64,7 @@ def rule_figure(judged: JudgedRule, quantity: Quantity) -> Figure:
         )
 
     def draw(width: float) -> Axes:
-        height = _height(judged)
+        height = _height(judged, quantity, width)
         axes = page_axes(height, width=width, left=4, right=4, top=4, bottom=4)
         draw_rule(axes, judged, quantity, width=width, height=height)
         return axes
@@ -72,7 +73,7 @@ def rule_figure(judged: JudgedRule, quantity: Quantity) -> Figure:
         key="rule",
         draw=draw,
         alt=f"The rule: {'; '.join(f'{text}' for _, text, _ in lines)}.",
-        caption=caption,
+        caption="The rule as an outline." if known else caption,
         legend=[("good", "better"), ("main", "no difference shown"), ("warn", "worse")]
         if known
         else (),
@@ -95,42 +96,56 @@ def rule_lines(judged: JudgedRule) -> list[tuple[int, str, RuleLeaf | None]]:
     return lines
 
 
-def leaf_words(leaf: RuleLeaf, quantity: Quantity) -> str:
-    """Return the action of a leaf, and what is known of it."""
+def leaf_words(leaf: RuleLeaf, quantity: Quantity) -> list[str]:
+    """Return the action of a leaf and how often it is taken, and what is known of its gain."""
     said = leaf.action
     if leaf.share is not None:
         said += f", {percent(leaf.share)} of rows"
     value, low, high = _gain(leaf, quantity)
-    if math.isfinite(value):
-        said += f", gain {signed(value)}"
-    if math.isfinite(low):
-        said += f" ({number(low)} to {number(high)})"
-    return said
+    if not math.isfinite(value):
+        return [said]
+    ends = f" ({number(low, 3)} to {number(high, 3)})" if math.isfinite(low) else ""
+    return [said, f"gain {signed(value)}{ends}"]
+
+
+def _outline(
+    judged: JudgedRule, quantity: Quantity, width: float
+) -> list[tuple[int, str, RuleLeaf | None]]:
+    """Return the lines of a rule with the words of its leaves, in one or two lines as they fit."""
+    lines: list[tuple[int, str, RuleLeaf | None]] = []
+    for depth, condition, leaf in rule_lines(judged):
+        lines.append((depth, condition, None))
+        if leaf is not None:
+            words = leaf_words(leaf, quantity)
+            one = f"→ {', '.join(words)}"
+            fits = depth * _LINE + 10 + LETTER * len(one) < width
+            lines += [
+                (depth, each, leaf) for each in ([one] if fits else [f"→ {words[0]}", *words[1:]])
+            ]
+    return lines
 
 
 def draw_rule(
     axes: Axes, judged: JudgedRule, quantity: Quantity, *, width: float, height: float
 ) -> None:
     """Draw a rule as an outline, with every leaf in the colour of its verdict."""
-    place = 0.0
     starts: dict[int, float] = {}  # where the lines to the children of each depth begin
-    for depth, condition, leaf in rule_lines(judged):
-        x, y = depth * _LINE, place
+    for place, (depth, words, leaf) in enumerate(_outline(judged, quantity, width)):
+        x, y = depth * _LINE, place * _LINE
+        if leaf is not None:
+            verdict = "" if leaf.segment is None else leaf.segment.verdict.word
+            tone = colour_of(_TONES.get(verdict, "main"))
+            _write(axes, x + (10 if words.startswith("→") else 26), y - 6, minus(words), tone)
+            continue
         if depth in starts:
             elbow = x - _LINE / 2
             axes.plot(
                 [elbow, elbow, x - 4], [starts[depth], y, y], color=COLOURS["edge"], linewidth=1.5
             )
-        _write(axes, x, y, condition, COLOURS["ink"])
+        _write(axes, x, y, words, COLOURS["ink"])
         starts[depth + 1] = y + _LINE / 3
-        place += _LINE
-        if leaf is not None:
-            verdict = "" if leaf.segment is None else leaf.segment.verdict.word
-            tone = _TONES.get(verdict, "main")
-            _write(axes, x + 10, place - 6, f"→ {leaf_words(leaf, quantity)}", colour_of(tone))
-            place += _LINE
     axes.set_xlim(-2, width)
-    axes.set_ylim(height - _LINE, -_LINE)
+    axes.set_ylim(height - _LINE / 2, -_LINE / 2)
     axes.axis("off")
 
 
@@ -176,14 +191,14 @@ def _draw_curve(axes: Axes, curve: TargetingCurve, quantity: Quantity) -> None:
 
 def plot_rule(judged: JudgedRule, quantity: Quantity, *, ax: Axes | None) -> Axes:
     """Draw a rule on axes of a notebook; return them."""
-    height = _height(judged)
+    height = _height(judged, quantity, 560)
     axes = shown_axes(ax, height=height / 72)
     draw_rule(axes, judged, quantity, width=560, height=height)
     return axes
 
 
-def _height(judged: JudgedRule) -> float:
-    return (len(rule_lines(judged)) + len(judged.leaves) + 2) * _LINE
+def _height(judged: JudgedRule, quantity: Quantity, width: float) -> float:
+    return len(_outline(judged, quantity, width)) * _LINE
 
 
 def _write(axes: Axes, x: float, y: float, text: str, colour: str) -> None:

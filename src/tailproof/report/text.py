@@ -89,6 +89,16 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {first}{of}{rest}"
 
 
+def size_text(rows: int, episodes: int, joint: str = ", ") -> str:
+    """Return the size of a log: episodes are named where they have several rows.
+
+    >>> size_text(20_000, 20_000), size_text(600, 30, " in ")
+    ('20,000 rows', '600 rows in 30 episodes')
+    """
+    said = count(rows, "row")
+    return said if rows == episodes else f"{said}{joint}{count(episodes, 'episode')}"
+
+
 def minus(text: str) -> str:
     """Return a text with true minus signs, and no break between a number and its percent sign.
 
