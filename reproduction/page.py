@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -57,6 +58,23 @@ _ESTIMATORS |= {STRICTER: "ROAM-FQE at 0.1 %, as in figure 3a"}
 #: Learners of the table of figure 3b.
 _LEARNERS = {name: look.label for name, look in learning.LOOKS.items()}
 _LEARNERS |= {"p-room-vm-released": "P-ROOM-VM, q = 0.4, as released"}
+#: Folder, beside the other results, of data sets that ran on fewer seeds and noises.
+_FEWER = "walker2d"
+
+
+def joined(name: str, folder: Path = RESULTS, *, times: bool = False) -> Results:
+    """Return the results of an experiment with those of the data sets that have fewer seeds."""
+    results = load(name, folder, times=times)
+    if not (folder / _FEWER / f"{name}.json").exists():
+        return results
+    more = load(name, folder / _FEWER)
+    found = more.settings["datasets"]
+    settings = {
+        **results.settings,
+        "datasets": {**results.settings["datasets"], **found},
+        "fewer": dict.fromkeys(found, more.replicates),
+    }
+    return replace(results, settings=settings, rows=(*results.rows, *more.rows))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -260,7 +278,8 @@ def agreements(results: Results) -> str:
 def count(results: Results) -> str:
     """Return the number of replicates in words."""
     unit = "seeds" if experiment(results.name).deep else "replicates"
-    return f"{results.replicates} {unit}"
+    fewer = sorted(set(results.settings.get("fewer", {}).values()))
+    return f"{results.replicates} {unit}" + "".join(f" (walker2d {count})" for count in fewer)
 
 
 def setting(results: Results, name: str) -> str:
@@ -297,7 +316,7 @@ FIELDS: dict[str, Callable[..., str]] = {
 
 def page(folder: Path = RESULTS) -> str:
     """Return the page, from the template and the results of a folder."""
-    results = cache(lambda name: load(name, folder))
+    results = cache(lambda name: joined(name, folder))
 
     def fill(field: re.Match[str]) -> str:
         function, name, *words = field.group(1).split()
@@ -320,6 +339,6 @@ def write_page(folder: Path = RESULTS, to: Path = PAGE) -> Path:
     )
     for name in names:
         with rc_context(STYLE):
-            drawn = experiment(name).draw(load(name, folder, times=True))
+            drawn = experiment(name).draw(joined(name, folder, times=True))
             write_figure(drawn, to.parent / "figures" / f"{name}.svg")
     return to
