@@ -1,10 +1,14 @@
 """Is it slower or larger than before? CPU seconds and memory of two source trees, in turns.
 
     python -m benchmarks.before_after --before OLD/src --after src [--quick] [--only PATTERN ...]
+    python -m benchmarks.before_after --before OLD/src --record benchmarks/results/speed.jsonl
+    python -m benchmarks.before_after --table            # the recorded tasks, as docs/scale.md has them
 
 Every task runs in a process of its own with one thread, once for each tree and repetition, so
 that both trees meet the same load. Seconds are CPU time, the least of all repetitions:
-of the whole process (with start-up and reading), and of the call alone. Memory is the peak.
+of the whole process (with start-up and reading), and of the call alone, after a small call has
+imported what it needs. Memory is the peak. With `--record`, a task that the file holds is not run
+again, and `--table` writes the file's tasks into docs/scale.md.
 """
 
 from __future__ import annotations
@@ -24,6 +28,9 @@ from resource import RLIMIT_AS, RUSAGE_CHILDREN, RUSAGE_SELF, getrusage, setrlim
 from typing import Any
 
 ROWS, MANY = 10_000, 1_000_000
+RESULTS = Path(__file__).parent / "results" / "speed.jsonl"
+PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+BEGIN, END = "<!-- tasks before and after -->", "<!-- end of tasks -->"
 MEMORY = 8 * 2**30  # bytes that the operating system grants a task
 READING = {"state": ["age", "days", "x_0", "x_1"], "action": "offer", "reward": "spend"}
 KNOWN = {**READING, "propensity": "propensity", "episode": False}
@@ -183,24 +190,31 @@ class Task:
     call: Callable[..., Any]
     log: Callable[[], Any] | None = None
     many: bool = False  # whether it needs the million rows
+    target: float | None = None  # the ratio of the call's seconds that is asked for
+    begins: bool = False  # whether imports are part of what is measured
 
 
 #: The cheapest task, also run first, untimed: it compiles the modules of a tree.
-WARM_UP = Task("help of the command", partial(_command, "--help"))
+WARM_UP = Task("help of the command", partial(_command, "--help"), target=0.7, begins=True)
 TASKS = (
     Task("evaluate, sequential, 10⁴ x 6", _evaluate_steps, _steps),
     Task("evaluate, one-step, 10⁴", _evaluate_rows, _rows),
     Task("evaluate, one-step, 10⁶", _evaluate_rows, partial(_rows, many=True), many=True),
     *(
-        Task(f"compare {count}, one-step, 10⁴{said}", partial(_compare, count), log)
-        for count in (3, 10, 50)
+        Task(f"compare {count}, one-step, 10⁴{said}", partial(_compare, count), log, target=target)
+        for count, target in ((3, None), (10, 0.21), (50, 0.11))
         for said, log in (("", _rows), (", no propensities", partial(_rows, known=False)))
     ),
-    Task("learn, one-step, 10⁴", partial(_learn, None), _rows),
-    Task("learn, one-step, 10⁵", partial(_learn, None), partial(_rows_of, 10 * ROWS), many=True),
-    Task("learn, one-step, 200 columns", partial(_learn, None), partial(_rows_of, ROWS, 200)),
-    Task("learn, sequential, 10⁴", partial(_learn, 0.9), _steps),
-    Task("learn, sequential, 10⁵", partial(_learn, 0.9), partial(_steps_of, 10 * ROWS), many=True),
+    *(
+        Task(f"learn, {kind}, {said}", partial(_learn, gamma), log, target=target)
+        for kind, gamma, said, log, target in (
+            ("one-step", None, "10⁴", _rows, 0.49),
+            ("one-step", None, "10⁵", partial(_rows_of, 10 * ROWS), 0.23),
+            ("one-step", None, "200 columns", partial(_rows_of, ROWS, 200), 0.24),
+            ("sequential", 0.9, "10⁴", _steps, 0.62),
+            ("sequential", 0.9, "10⁵", partial(_steps_of, 10 * ROWS), 0.33),
+        )
+    ),
     *(
         Task(f"evaluate, sequential, {said}", _evaluate_steps, partial(_steps_of, **sizes))
         for said, sizes in (
@@ -211,8 +225,8 @@ TASKS = (
     ),
     Task("diagnose, one-step, 10⁴", partial(_diagnose, _Rule(40), None), _rows),
     Task("diagnose, sequential, 10⁴", partial(_diagnose, _right, 0.9), _steps),
-    Task("command, evaluate, 10⁴", partial(_evaluated, "rows.parquet")),
-    Task("report, one-step, 10⁴", partial(_report, "rows.parquet")),
+    Task("command, evaluate, 10⁴", partial(_evaluated, "rows.parquet"), target=0.6, begins=True),
+    Task("report, one-step, 10⁴", partial(_report, "rows.parquet"), begins=True),
     Task("report, one-step, 10⁶", partial(_report, "many.parquet"), many=True),
     Task("read CSV, 10⁴", partial(_read, "rows.csv", **KNOWN)),
     Task("read CSV, 10⁶", partial(_read, "many.csv", **KNOWN), many=True),
@@ -230,6 +244,8 @@ def run_task(name: str) -> None:
     setrlimit(RLIMIT_AS, (MEMORY, MEMORY))
     task = next(each for each in TASKS if each.name == name)
     given = () if task.log is None else (task.log(),)
+    if given and not task.begins:
+        _evaluate_rows(_rows_of(200))  # imports
     began = _cpu(RUSAGE_SELF) + _cpu(RUSAGE_CHILDREN)
     task.call(*given)
     print(json.dumps(_cpu(RUSAGE_SELF) + _cpu(RUSAGE_CHILDREN) - began))
@@ -274,6 +290,45 @@ def measure(task: Task, source: Path) -> Used | str:
     return Used(used.ru_utime + used.ru_stime, json.loads(out), used.ru_maxrss / 1024)
 
 
+def recorded(path: Path) -> dict[str, list[Used | str]]:
+    """Return what tasks used before and after, or how they failed, as kept in a file."""
+    if not path.exists():
+        return {}
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return {
+        name: [each if isinstance(each, str) else Used(**each) for each in both]
+        for name, both in lines
+    }
+
+
+def table(found: dict[str, list[Used | str]]) -> str:
+    """Return the tasks in Markdown: seconds of the call before and after, their ratio, memory."""
+    lines = [
+        "| task | CPU seconds before | now | ratio | asked | GB at the peak |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for task in TASKS:
+        if len(both := found.get(task.name, [])) != 2:
+            continue
+        before, after = both
+        seconds = ["–" if isinstance(each, str) else f"{each.call:.1f}" for each in both]
+        ratio = asked = "–"
+        if not isinstance(before, str) and not isinstance(after, str):
+            ratio = f"{after.call / before.call:.2f}"
+        if task.target is not None:
+            asked = f"{task.target:.2f}"
+        peak = after if isinstance(after, str) else f"{after.memory / 1024:.2f}"
+        lines.append(f"| {task.name} | {seconds[0]} | {seconds[1]} | {ratio} | {asked} | {peak} |")
+    return "\n".join(lines)
+
+
+def write_table(page: Path, text: str) -> None:
+    """Replace what stands between the two marks of a page."""
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    after = rest.split(END)[1]
+    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
 def row(name: str, both: list[Used | str]) -> str:
     """Return the measured numbers of a task, before and after, with their ratios."""
     cells = []
@@ -304,16 +359,24 @@ def main() -> int:
     options.add_argument("--repeat", type=int, default=2, help="times that each task runs")
     options.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="parts of names")
     options.add_argument("--json", action="store_true", help="print JSON to standard output")
+    options.add_argument("--record", type=Path, help="a file from which a stopped run goes on")
+    options.add_argument("--table", action="store_true", help="write what is recorded to the docs")
     options.add_argument("--task", help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.task is not None:
         run_task(given.task)
         return 0
+    if given.table:
+        write_table(PAGE, table(recorded(given.record or RESULTS)))
+        return 0
     trees = [each.resolve() for each in (given.before, given.after) if each is not None]
+    record = None if given.record is None else given.record.resolve()
+    known = {} if record is None else recorded(record)
     tasks = [
         task
         for task in TASKS
-        if not (given.quick and task.many)
+        if task.name not in known
+        and not (given.quick and task.many)
         and (not given.only or any(fnmatch.fnmatch(task.name, f"*{each}*") for each in given.only))
     ]
     found: dict[str, list[Used | str]] = {}
@@ -329,11 +392,15 @@ def main() -> int:
             for _ in range(0 if given.quick else given.repeat - 1):
                 best = [
                     now
-                    if isinstance(now := measure(task, tree), str) or isinstance(known, str)
-                    else now.least(known)
-                    for tree, known in zip(trees, best, strict=True)
+                    if isinstance(now := measure(task, tree), str) or isinstance(least, str)
+                    else now.least(least)
+                    for tree, least in zip(trees, best, strict=True)
                 ]
             found[task.name] = best
+            if record is not None:
+                plain_row = [each if isinstance(each, str) else vars(each) for each in best]
+                with record.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([task.name, plain_row], ensure_ascii=False) + "\n")
             if not given.json:
                 print(row(task.name, best), flush=True)
         os.chdir("/")

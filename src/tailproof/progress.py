@@ -12,6 +12,8 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 LOGGER = logging.getLogger("tailproof")
+ESTIMATES = LOGGER.getChild("estimates")  # how long something that began will take
+_LONG = 10.0  # seconds beyond which that is said
 
 
 @contextmanager
@@ -38,6 +40,19 @@ def staged(text: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return run
 
     return decorate
+
+
+def estimate_time(text: str, steps: int, per_step: float) -> None:
+    """Log how long some more steps will take, if it is long, at level INFO.
+
+    The logger is ``tailproof.estimates``; commands show it on standard error.
+    """
+    seconds = steps * per_step
+    if seconds < _LONG:
+        return
+    minutes = round(seconds / 60)
+    long = f"{seconds:.0f} seconds" if seconds < 90 else f"{minutes:,} minutes"
+    ESTIMATES.info("%s: %s more steps take about %s.", text, f"{steps:,}", long)
 
 
 @contextmanager

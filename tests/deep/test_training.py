@@ -35,6 +35,7 @@ from tailproof.errors import (
     require_module,
 )
 from tailproof.files import from_parts, to_parts
+from tailproof.progress import estimate_time
 
 #: What these tests train has no time to converge, and need not.
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
@@ -138,6 +139,21 @@ def test_tensorboard_writes_events(task, tmp_path):
 def test_a_missing_extra_says_what_to_install():
     with pytest.raises(TailproofError, match=r"pip install 'tailproof\[deep\]'"):
         require_module("no_such_module_anywhere", "'tailproof[deep]'", "Deep learning")
+
+
+def test_long_training_says_first_how_long_it_takes(caplog):
+    with caplog.at_level("INFO", "tailproof.estimates"):
+        estimate_time("Training of critics", 40_000, 0.006)
+        estimate_time("Training of critics", 100, 0.006)
+    assert caplog.messages == ["Training of critics: 40,000 more steps take about 4 minutes."]
+
+
+def test_neural_fqe_takes_fewer_steps_on_small_logs(task):
+    task = replace(task, policy=lambda states: np.zeros((len(states), task.log.actions.shape[1])))
+    assert NeuralFQE().prepare(task)[0].steps == 5_000
+    assert NeuralFQE(steps=70).prepare(task)[0].steps == 70
+    many = NeuralFQE(passes=10_000 * 256 // task.log.n_transitions + 1).prepare(task)[0].steps
+    assert 10_000 <= many <= 10_100
 
 
 def test_progress_shows_rate_and_time_left(task, capsys):

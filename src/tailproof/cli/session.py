@@ -22,7 +22,7 @@ from tailproof.cli import interrupt
 from tailproof.cli.hints import as_options
 from tailproof.cli.options import OUTPUT, option
 from tailproof.errors import StorageError, TailproofError, without_secrets
-from tailproof.progress import LOGGER, stage
+from tailproof.progress import ESTIMATES, LOGGER, stage
 from tailproof.report.blocks import Answer
 from tailproof.report.terminal import console_for, labelled, show, visible
 from tailproof.report.text import as_json, details, first_screen
@@ -213,7 +213,11 @@ def _run(call: Callable[[], int | None], session: Session, options: Sequence[str
         logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr, force=True)
         LOGGER.setLevel(logging.INFO)
     try:
-        with interrupt.raise_on_interrupt(), warnings.catch_warnings():
+        with (
+            interrupt.raise_on_interrupt(),
+            warnings.catch_warnings(),
+            _estimates_shown(session),
+        ):
             warnings.simplefilter("default")
             warnings.showwarning = session.warned
             code = int(call() or ExitCode.OK)
@@ -231,6 +235,27 @@ def _run(call: Callable[[], int | None], session: Session, options: Sequence[str
     except Exception as error:
         said = f"{type(error).__name__}: {error}".strip().rstrip(":")
         return _fail(session, error, f"Unexpected: {said}", ExitCode.UNEXPECTED)
+
+
+@contextmanager
+def _estimates_shown(session: Session) -> Iterator[None]:
+    """Print how long a training will take, on a terminal or not, unless quiet."""
+    if session.verbose or not session.talks:  # verbose shows it among the stages
+        yield
+        return
+
+    class Shown(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            session.err.print(record.getMessage(), style="dim")
+
+    handler, level = Shown(), ESTIMATES.level
+    ESTIMATES.addHandler(handler)
+    ESTIMATES.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        ESTIMATES.removeHandler(handler)
+        ESTIMATES.setLevel(level)
 
 
 def _with_option(error: TailproofError, options: Sequence[str]) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tailproof.deep.fitting import DeepFitted
 
+_FEWEST_STEPS = 5_000  # of a fitted Q-evaluation, however small the log
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainsCritics(DeepSettings):
@@ -394,6 +396,11 @@ class NeuralFQE(TrainsCritics):
 
     Parameters
     ----------
+    steps
+        Most gradient steps.
+    passes
+        Passes over the rows after which training ends before `steps`, but not before 5,000 of them:
+        a small log has nothing more to tell.
     huber
         Threshold of the Huber loss, in scaled rewards; None for squared errors. A Huber loss is
         excellent for symmetric tails and badly biased for skewed ones.
@@ -403,9 +410,10 @@ class NeuralFQE(TrainsCritics):
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(PLACES)
-    constraints: ClassVar = {"draws": COUNT}
+    constraints: ClassVar = {"draws": COUNT, "passes": COUNT}
 
     steps: int = 50_000
+    passes: int = 200
     huber: float | None = None
     draws: int = 4
 
@@ -424,10 +432,11 @@ class NeuralFQE(TrainsCritics):
                 "SAC()."
             )
         scaling = Scaling.of(task.log, standardise=self.standardise, reward_scale=self.reward_scale)
-        settings = self
+        enough = max(_FEWEST_STEPS, self.passes * task.log.n_transitions // self.batch)
+        settings = replace(self, steps=min(self.steps, enough))
         if self.reward_scale == "auto" and self.huber is None:
             scale = scaling.reward_scale / horizon_of(task.log, task.gamma)
-            settings = replace(self, reward_scale=scale)
+            settings = replace(settings, reward_scale=scale)
         actions, weights = task.next_actions(slice(None))
         if task.log.is_discrete:
             return settings, {"policy": weights}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,12 +22,13 @@ from tailproof.deep.critics import NeuralPolicy
 from tailproof.deep.history import History, Measurements
 from tailproof.deep.settings import EarlyStopping, Run
 from tailproof.errors import FoldError, MethodError
-from tailproof.progress import progress_bar
+from tailproof.progress import estimate_time, progress_bar
 from tailproof.worlds.environments import play
 
 _MOST_THREADS = 4
 _BLOCK = 31 * 2**18  # float32 numbers in 31 MB; glibc adapts to blocks of at most 32 MB
 _SHOWN = 20  # steps between updates of the progress bar
+_TIMED = 50  # steps that tell how long the others will take; the first ten start slowly
 _EXPLODED = 10.0  # factor on the largest possible |Q| beyond which a member has diverged
 
 P = ParamSpec("P")
@@ -141,9 +143,15 @@ def train(
             closing.callback(logger.close)
         bar = progress_bar(phase, steps, shown=run.progress, done=start)
         advance = closing.enter_context(bar)
+        began = time.monotonic()
         for step in range(start, steps):
             learner.update(step)
             done = step + 1
+            if step == start + _TIMED // 5:
+                began = time.monotonic()
+            elif step == start + _TIMED and run.progress is not False:
+                each = (time.monotonic() - began) / (_TIMED - _TIMED // 5)
+                estimate_time(f"Training of {phase}", steps - done, each)
             measured: dict[str, FloatArray] = {}
             if done % run.log_every == 0 or done == steps:
                 with torch.no_grad():
