@@ -12,7 +12,6 @@ from tailproof.robust.pooling import (
     TailPooled,
     pooled_over_actions,
     pooled_path,
-    pooled_rewards,
     risk_shares,
     thresholds,
 )
@@ -232,7 +231,7 @@ def test_thresholds_of_both_sides_end_without_pooling():
 def test_pooled_rewards_give_the_averaged_gain_to_any_linear_estimate():
     spend, scores, offer = shop(13)
     path = pooled_path(spend, scores)
-    pooled = pooled_rewards(spend, path)
+    pooled = PoolingLevels.of(spend).rewards(path)
     assert pooled.mean() == pytest.approx(spend.mean())
     assert pooled[offer].mean() - pooled.mean() == pytest.approx(path.gain)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.robust.gains import Mover
-from tailproof.robust.pooling import weighted_path
+from tailproof.robust.pooling import PoolingLevels
 from tailproof.robust.segments import part_mean
 from tailproof.robust.spreads import standalone_interval
 
@@ -111,9 +111,8 @@ def arm_bounds(
         arms = rewards[rng.integers(len(rewards), size=(2, size))]
         if sizes_within is None:
             return 0.0, _bound(arms[0], arms[1], level, paired=False)
-        first, second = (
-            weighted_path(arms.ravel(), 2.0 * np.repeat(arm, size)) for arm in ((1, 0), (0, 1))
-        )
+        levels = PoolingLevels.of(arms.ravel())
+        first, second = (levels.weighted(2.0 * np.repeat(arm, size)) for arm in ((1, 0), (0, 1)))
         spread = (first - second).sizes_within(sizes_within)
         return 0.0, standalone_interval(spread, 1 - level, 1 - level)[0]
 

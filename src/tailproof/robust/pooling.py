@@ -327,6 +327,35 @@ class PoolingLevels:
             deviations=np.array(deviations),
         )
 
+    def weighted(
+        self,
+        weights: FloatArray,
+        *,
+        sums: Callable[[FloatArray], FloatArray] = lambda values: values,
+    ) -> PooledPath:
+        """Return the path of a self-normalised mean with these weights, (n,), of a positive mean."""
+        mean = float(weights.mean())
+
+        def scores(r: FloatArray) -> FloatArray:
+            value = float((weights * r).mean()) / mean
+            return mean * value + weights * (r - value)
+
+        alike = replace(self, base=np.full(len(weights), mean))
+        return alike.path(scores, weights=weights, sums=sums)
+
+    def rewards(self, path: PooledPath) -> FloatArray:
+        """Return Σ_u share_u r̃_u, (n,): any estimate that is linear in rewards is pooled by them.
+
+        >>> r = np.random.default_rng(0).pareto(1.5, 500)
+        >>> levels = PoolingLevels.of(r)
+        >>> bool(np.isclose(levels.rewards(levels.path(lambda x: x)).mean(), r.mean()))
+        True
+        """
+        found = np.zeros(len(self.base))
+        for pooled, share in zip(self.pooled, path.shares, strict=True):
+            found += share * pooled
+        return found
+
 
 def _sides(
     rewards: FloatArray, bottom: float, top: float, b: FloatArray | float, sizes: Sizes | None
@@ -339,21 +368,6 @@ def _sides(
             if sizes is not None:
                 shape *= sizes(excess)
             yield _Side(sign, excess, shape, float((b * excess).sum() / (b * shape).sum()))
-
-
-def pooled_rewards(rewards: FloatArray, path: PooledPath, sizes: Sizes | None = None) -> FloatArray:
-    """Return Σ_u share_u r̃_u, (n,): any estimate that is linear in rewards is pooled by them.
-
-    >>> r = np.random.default_rng(0).pareto(1.5, 500)
-    >>> bool(np.isclose(pooled_rewards(r, pooled_path(r, lambda x: x)).mean(), r.mean()))
-    True
-    """
-    found = np.zeros(len(rewards))
-    for bottom, top, share in zip(path.low, path.high, path.shares, strict=True):
-        found += share * np.clip(rewards, bottom, top)
-        for side in _sides(rewards, bottom, top, 1.0, sizes):
-            found += share * side.sign * side.mean_size * side.shape
-    return found
 
 
 @dataclass(frozen=True)
@@ -387,7 +401,8 @@ class TailPooled(Configurable):
         """
         if not (weights.mean() > 0 and np.isfinite(weights).all()):
             return rewards
-        return pooled_rewards(rewards, weighted_path(rewards, weights, self.tail, sums))
+        levels = PoolingLevels.of(rewards, tail=self.tail)
+        return levels.rewards(levels.weighted(weights, sums=sums))
 
 
 def pooled_over_actions(
@@ -419,33 +434,13 @@ def pooled_over_actions(
         return rewards, np.inf
     count = np.bincount(actions)
     chance = (count / len(actions))[actions] if propensity is None else propensity
-    found, begins = [], []
+    found, begins, levels = [], [], PoolingLevels.of(rewards, sizes=sizes)
     for action in np.flatnonzero(count >= FEWEST_EVENTS):
         weights = (actions == action) / chance
-        path = weighted_path(rewards, weights, sizes=sizes)
-        found.append(pooled_rewards(rewards, path, sizes))
+        path = levels.weighted(weights)
+        found.append(levels.rewards(path))
         begins.append(path.begins)
     return (np.mean(found, axis=0), float(np.median(begins))) if found else (rewards, np.inf)
-
-
-def weighted_path(
-    rewards: FloatArray,
-    weights: FloatArray,
-    tail: Tail | None = None,
-    sums: Callable[[FloatArray], FloatArray] = lambda values: values,
-    sizes: Sizes | None = None,
-) -> PooledPath:
-    """Return the path of a self-normalised mean with these weights, (n,), whose mean is positive."""
-    mean = float(weights.mean())
-
-    def scores(r: FloatArray) -> FloatArray:
-        value = float((weights * r).mean()) / mean
-        return mean * value + weights * (r - value)
-
-    base = np.full(len(rewards), mean)
-    return pooled_path(
-        rewards, scores, tail=tail, base=base, weights=weights, sizes=sizes, sums=sums
-    )
 
 
 def risk_shares(gains: FloatArray, covariance: FloatArray, differ: FloatArray) -> FloatArray:
