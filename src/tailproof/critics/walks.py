@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -72,6 +72,7 @@ class Moves:
     order: IntArray  # (A,) discrete actions; empty for continuous ones
     standardise: Standardise
     standardise_actions: Standardise | None
+    _logged: dict[Any, Visits] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, log: Log) -> Moves:
@@ -116,6 +117,13 @@ class Moves:
         other = group[near] != group[some][:, None]
         own = np.where(other, distance, distance[:, -1:]).min(axis=1)
         return max(_FAR * float(np.quantile(own, _COMMON)), 1e-6)
+
+    def logged(self, starts: FloatArray, gamma: float, seed: int) -> Visits:
+        """Walk from the starts by logged actions; the same for all policies."""
+        key = gamma, seed, starts.tobytes()
+        if key not in self._logged:
+            self._logged[key] = self.walk(starts, gamma, np.random.default_rng([seed, 4]), None)
+        return self._logged[key]
 
     def walk(
         self, starts: FloatArray, gamma: float, rng: np.random.Generator, policy: Policy | None
@@ -177,22 +185,23 @@ def _horizon(gamma: float) -> int:
     return _STEPS if gamma == 1 else int(min(np.ceil(np.log(_REST) / np.log(gamma)), _STEPS))
 
 
-def visits(target: Target, *, seed: int = 0) -> Visits:
+def visits(target: Target, *, seed: int = 0, moves: Moves | None = None) -> Visits:
     """Return where the policy leads, by 200 walks through the log's transitions.
 
     From a state s, one of the five nearest rows with the policy's action is drawn, and its change of
     the state is added to s: so a walk may leave the log. The policy is asked in the logged state that
     is nearest to s. A state is unlike the logged ones if its nearest row is farther than 1.5 times the
     distance within which 99 % of logged rows have a row of another group. That also happens where
-    changes do not add up, so the share of walks by logged actions is subtracted.
+    changes do not add up, so the share of walks by logged actions is subtracted. The `moves` of the
+    log may be given, if they are known.
     """
-    moves = Moves.of(target.log)
+    moves = moves or Moves.of(target.log)
     if not moves.places.shape[1]:
         return Visits(0.0, 0.0)
     starts = moves.standardise(target.first.states)
     starts = starts[order_by(*starts.T.round(9))]
     starts = starts[np.linspace(0, len(starts) - 1, _WALKS).astype(np.intp)]
-    logged = moves.walk(starts, target.gamma, np.random.default_rng([seed, 4]), None)
+    logged = moves.logged(starts, target.gamma, seed)
     own = moves.walk(
         starts, target.gamma, np.random.default_rng([seed, 4]), Policy.of(target, moves)
     )

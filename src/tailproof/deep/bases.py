@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tailproof.deep.fitting import DeepFitted
 
-_FEWEST_STEPS = 5_000  # of a fitted Q-evaluation, however small the log
+_FEWEST_STEPS = 15_000  # of a fitted Q-evaluation, however small the log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -399,7 +399,7 @@ class NeuralFQE(TrainsCritics):
     steps
         Most gradient steps.
     passes
-        Passes over the rows after which training ends before `steps`, but not before 5,000 of them:
+        Passes over the rows after which training ends before `steps`, but not before 15,000 of them:
         a small log has nothing more to tell.
     huber
         Threshold of the Huber loss, in scaled rewards; None for squared errors. A Huber loss is

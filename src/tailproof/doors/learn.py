@@ -593,16 +593,21 @@ class CarefulLearning:
         return self.kept(said, failed, verdict)
 
     def _tried(self, task: Task, judge: Judge) -> tuple[list[Trial], list[str]]:
-        known: dict[bytes, Judgement] = {}  # several candidates often learn the same policy
+        # several candidates often learn the same policy; with the bound that each had to beat
+        known: dict[bytes, tuple[Judgement, float]] = {}
+        tried, ahead = methods_to_try(task.log, task.gamma), -np.inf
 
         def judged(method: Method) -> tuple[Learned, Judgement]:
+            nonlocal ahead
             learned = self.candidate(task, method)
             acts = judge.acts(learned.policy)
-            if acts not in known:
-                known[acts] = judge(learned.policy)
-            return learned, known[acts]
+            # `blind_choice` asks whether this one is better than the log
+            to_beat = min(ahead, 0.0) if method is tried.get(LIKELIEST) else ahead
+            if acts not in known or known[acts][1] > to_beat:
+                known[acts] = judge(learned.policy, to_beat=to_beat), to_beat
+            ahead = max(ahead, known[acts][0].bound)
+            return learned, known[acts][0]
 
-        tried = methods_to_try(task.log, task.gamma)
         found, failed = try_each(tried, judged, advance=self.advance)
         return [Trial(name, *each) for name, each in found.items()], [*failed.values()]
 

@@ -289,7 +289,7 @@ def _evaluate(
     value = own.value if path is None else _within(own.spread, logged.value + path.gain)
     mean, shape = own.mean, measured.shape
     plain = Target.of(task).with_columns(replace(columns, past=())) if columns.past else target
-    walked = visits(plain, seed=task.seed)
+    walked = visits(plain, seed=task.seed, moves=profile.moves(plain.log))
     other = plain
     if features is None and profile.past is not None and not profile.past.certain:
         other = Target.of(task).with_columns(replace(profile.past.columns, step=columns.step))

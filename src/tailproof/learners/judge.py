@@ -171,15 +171,16 @@ class Judge:
                 return evaluate_rows(rows, rows.in_order(task.action_probabilities)), None
             return evaluate_log(task, self.profile, None, rng)
 
-    def __call__(self, policy: Any) -> Judgement:
-        """Evaluate a policy; it has no bound if the log lacks too much of what it does."""
+    def __call__(self, policy: Any, *, to_beat: float = -np.inf) -> Judgement:
+        """Evaluate a policy; it has no bound if the log lacks too much of what it does.
+
+        Trees, which can only lower the bound, are asked if it is above `to_beat` without them.
+        """
         choice, blend = self.choice(policy)
         covered = self.profile.coverage(Task(self.log, self.gamma, policy, None))
         declined = choice.declined
         unknown = void(covered if declined is None else (*covered, declined))
         cost = self.shift
-        if blend is not None:
-            cost += extrapolated(blend, seed=self.seed)
         if self.seen is not None:
             # a very long log is sampled, and weights exist for the sampled groups only
             log = self.log if blend is None else blend.log
@@ -187,6 +188,8 @@ class Judge:
             cost += self.seen.cost(policy, log, visits, choice.value, self.gamma)
         gain = choice.gain  # a gain whose interval is declined has a bound too, to rank candidates
         bound = replace(gain, declined=None).lower_bound(self.level).value - cost
+        if blend is not None and unknown is None and bound > to_beat:
+            bound -= extrapolated(blend, seed=self.seed)
         low = high = None
         if choice.declined is None and unknown is None:
             interval = choice.interval(self.level)

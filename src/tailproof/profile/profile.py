@@ -7,6 +7,7 @@ from functools import cached_property
 
 from tailproof.arrays import BoolArray
 from tailproof.critics.task import Task, some_groups
+from tailproof.critics.walks import Moves
 from tailproof.errors import Caution
 from tailproof.log.columns import CriticColumns, Summaries
 from tailproof.log.horizon import ends_by_the_clock
@@ -51,6 +52,7 @@ class LogProfile:
         self._grouped_by: tuple[Cluster, ...] = ()
         self._one_step: dict[int, OneStepRows] = {}
         self._samples: dict[tuple[int, int], LogProfile] = {}
+        self._moves: Moves | None = None
 
     def of(self, log: Log) -> LogProfile:
         """Return the profile of a log that was made from this one: this profile if it is the same."""
@@ -184,6 +186,12 @@ class LogProfile:
         if not log.is_discrete:
             return ()
         return coverage(task, self._some, self._holes)
+
+    def moves(self, log: Log) -> Moves:
+        """Return the transitions of this log, perhaps with more columns, to walk through."""
+        if self._moves is None or self._moves.log is not log:
+            self._moves = Moves.of(log)
+        return self._moves
 
     def one_step(self, key: int) -> OneStepRows:
         """Return the rows of a one-step log in an order set by the key, with models of the reward."""
