@@ -93,8 +93,8 @@ def test_neighbours_in_many_columns_are_those_of_a_tree():
     rng = np.random.default_rng(0)
     rows, points = rng.normal(size=(300, 40)), rng.normal(size=(20, 40))
     points[:3] = rows[:3]
-    distance, near = Neighbours(rows, None).nearest(points, 5)
+    distance, near = Neighbours.of(rows)._replace(tree=None).nearest(points, 5)
     expected, known = cKDTree(rows).query(points, k=range(1, 6))
     assert_allclose(distance, expected, atol=1e-12)
     assert near.tolist() == known.tolist()
-    assert Neighbours(rows[:3], None).nearest(points, 3)[1].shape == (20, 3)
+    assert Neighbours.of(rows[:3])._replace(tree=None).nearest(points, 3)[1].shape == (20, 3)
