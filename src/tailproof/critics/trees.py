@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -124,7 +124,7 @@ class StateTree:
         return np.asarray(self.values[leaf[:, 0]])
 
 
-def with_action(z: FloatArray, actions: Any, n_actions: int) -> AnyArray:
+def with_action(z: FloatArray, actions: IntArray | int, n_actions: int) -> AnyArray:
     """Return standardised states followed by one-hot actions, (n, p + A)."""
     one_hot = np.zeros((len(z), n_actions), dtype=np.float32)
     one_hot[np.arange(len(z)), actions] = 1.0
@@ -207,6 +207,14 @@ def halves(log: Log, rng: np.random.Generator) -> IntArray:
     return half[log.group_of_episode]
 
 
+class StateScores(Protocol):
+    """Scores of every action, by state."""
+
+    def __call__(self, states: FloatArray) -> FloatArray:
+        """Return the scores, (n, A)."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Fixed:
     """The same scores in every state."""
@@ -250,7 +258,7 @@ class Supported:
     Other actions score −∞ and are never chosen.
     """
 
-    scores: Any
+    scores: StateScores
     behaviour: TreeValues
     share: float
 
@@ -263,7 +271,7 @@ class Supported:
 class Limited:
     """Scores less a price for each unit of cost, and far below where an action is barred."""
 
-    scores: Any
+    scores: StateScores
     barred: StateTree  # 0, or a large negative number
     prices: FloatArray  # (A,) for a unit of cost
     cost_column: int  # the state variable with the cost; −1 for 1 in every row

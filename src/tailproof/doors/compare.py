@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tailproof.doors.segments import Segments
+    from tailproof.files import Frame
     from tailproof.report.blocks import Answer
 
 
@@ -311,7 +312,7 @@ class Comparison(Answered):
         )
         return converted
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> Frame:
         """Return one row per candidate and one for the baseline, the highest value first.
 
         A pandas frame, or a pyarrow table where pandas is missing. Intervals of gains hold together.
@@ -388,10 +389,10 @@ def _scored(rival: Estimate | float) -> Scored:
 
 
 def baseline_of(
-    policies: Mapping[str, Any],
-    baseline: Any,
+    policies: Mapping[str, Policy],
+    baseline: Policy | str | float | None,
     first: Estimate,
-    run: Callable[[Any], Estimate],
+    run: Callable[[Policy], Estimate],
 ) -> Baseline:
     """Return the baseline; `first` is one of the candidates, and `run` evaluates a policy."""
     rival: Estimate | float | None = None
@@ -402,13 +403,13 @@ def baseline_of(
         name, value = LOGGED, first.logged_value
         if isinstance(logged, LoggedValue) and logged.how == "continued":
             notes = (_CONTINUED,)
-    elif isinstance(baseline, Real):
+    elif isinstance(baseline, float | Real):
         rival = value = float(baseline)
         name, folds = f"{value:g}", np.full(len(folds), value)
     else:
-        named = isinstance(baseline, str)
-        rival = run(policies[baseline] if named else baseline)
-        name, value = baseline if named else "baseline", rival.value
+        name = baseline if isinstance(baseline, str) else "baseline"
+        rival = run(policies[baseline] if isinstance(baseline, str) else baseline)
+        value = rival.value
         folds = rival.folds.all_folds if len(folds) else folds
     return Baseline(name=name, value=value, rival=rival, folds=folds, notes=notes)
 
@@ -486,7 +487,7 @@ def compare(
     gamma: float | None = None,
     method: str | Method = "auto",
     level: float = 0.9,
-    baseline: Any = None,
+    baseline: Policy | str | float | None = None,
     guardrails: Sequence[str] = (),
     margins: Mapping[str, float | str] | None = None,
     gate_sizes_within: float | None = None,
@@ -603,7 +604,7 @@ def compare(
         discount = check_gamma(gamma, data.log)
         known: list[LoggedValue] = []  # of the logged policy on the folds, once for all policies
 
-        def run(policy: Any, data: LogProfile = data) -> Estimate:
+        def run(policy: Policy, data: LogProfile = data) -> Estimate:
             logged = known[0] if known else True
             found = estimate_policy(
                 data, policy, chosen, gamma=discount, seed=seed, engine=where, logged=logged
@@ -743,7 +744,7 @@ def _naming(name: str) -> Iterator[None]:
 
 
 def _estimates(
-    rivals: Mapping[str, Any], run: Callable[[Any], Estimate], notes: list[str]
+    rivals: Mapping[str, Policy], run: Callable[[Policy], Estimate], notes: list[str]
 ) -> dict[str, Estimate]:
     """Return the estimates of the policies that can be evaluated, and note the others."""
     found: dict[str, Estimate] = {}

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tailproof.doors.segments import Segments
+    from tailproof.files import Frame
     from tailproof.report.blocks import Answer
 
 _INSTEAD = "Use 'roam-dm' with 6 folds, or the default method."
@@ -313,7 +314,7 @@ class Estimate(Answered):
             "choice": None if self.choice is None else self.choice.to_dict(),
         }
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> Frame:
         """Return one row per fold: a pandas frame, or a pyarrow table where pandas is missing."""
         values = enumerate(self.fold_values)
         return as_frame([{"fold": k, "value": float(value)} for k, value in values])

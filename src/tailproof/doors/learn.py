@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.critics.base import ExtractingAlgorithm
+from tailproof.critics.base import Algorithm, CriticAlgorithm, ExtractingAlgorithm
 from tailproof.critics.behaviour import calibration_error
 from tailproof.critics.ensembles import Critics, Ensemble
 from tailproof.critics.fitted_q import logged_actions
@@ -127,7 +127,7 @@ def methods_to_try(
 
     `linear` are those of `linear_methods`, if they are known.
     """
-    bases: dict[str, Any] = {"constant": Constant(), LIKELIEST: TreeCloning()}
+    bases: dict[str, Algorithm] = {"constant": Constant(), LIKELIEST: TreeCloning()}
     if log.n_transitions > _LONG * log.n_episodes:
         bases["best episodes, trees"] = TreeCloning(top=_TOP)
         cloning = Cloning(top=_TOP, features=basis_for(log), ridge=1e-4)
@@ -155,6 +155,7 @@ def linear_methods(log: Log) -> dict[str, Method]:
     pick, _ = choose_learner(log, low)
     found = {"linear": pick}
     if not log.is_bandit:
+        assert isinstance(pick.base, CriticAlgorithm)  # FQI, in some form
         found["linear, support 0.3"] = replace(pick, base=WithinSupport(base=pick.base))
     found["splines"] = pick.with_settings(features=high)
     room = named_method("room-fqi", features=low)
@@ -163,7 +164,7 @@ def linear_methods(log: Log) -> dict[str, Method]:
     return found
 
 
-def pointwise(base: Any) -> Method:
+def pointwise(base: Algorithm) -> Method:
     """Return a method with one member, whose policy is greedy in its critic."""
     return Method(base=base, at="pointwise")
 
@@ -195,7 +196,7 @@ class Trial(NamedTuple):
 
 
 def try_each(
-    methods: Mapping[str, Method], ask: Callable[[Method], T], *, advance: Callable[[], Any]
+    methods: Mapping[str, Method], ask: Callable[[Method], T], *, advance: Callable[[], object]
 ) -> tuple[dict[str, T], dict[str, str]]:
     """Ask about each candidate; return the answers, and why the others cannot be learned."""
     answers: dict[str, T] = {}
@@ -260,7 +261,7 @@ class CrossFit:
         fold: IntArray,
         *,
         teach: Teach,
-        advance: Callable[[], Any],
+        advance: Callable[[], object],
         constants: Sequence[int] | None = None,
     ) -> CrossFit:
         """Train every candidate without each pair of folds, and score it on both."""
@@ -346,7 +347,7 @@ def learn_from_rows(
     holdout: float,
     at_least: float,
     teach: Teach,
-    advance: Callable[[], Any],
+    advance: Callable[[], object],
     constants: Sequence[int],
 ) -> tuple[Trial, CrossFit]:
     """Choose a candidate for a one-step log, and test it on all rows.
@@ -505,7 +506,7 @@ class CarefulLearning:
     holdout: float  # share of the groups to hold out for the test
     at_least: float  # confidence with which the policy must be better than the logged one
     teach: Teach  # fits a method
-    advance: Callable[[], Any]  # called after each candidate
+    advance: Callable[[], object]  # called after each candidate
     form: Form = field(default_factory=Form)  # in which candidates are chosen and judged
 
     def candidate(self, task: Task, method: Method) -> Learned:
@@ -712,7 +713,7 @@ def learn(
     memory: bool = False,
     engine: str | Engine | None = None,
     n_jobs: int | None = None,
-    advance: Callable[[], Any] = lambda: None,
+    advance: Callable[[], object] = lambda: None,
     **columns: Any,
 ) -> Learned:
     """Learn a policy from logged data.
@@ -888,7 +889,7 @@ def _learn_by_default(
     at_least: float,
     form: Form,
     engine: Engine,
-    advance: Callable[[], Any],
+    advance: Callable[[], object],
     *,
     memory: bool,
 ) -> Learned:
@@ -957,7 +958,7 @@ def _with_memory(careful: CarefulLearning) -> Learned:
     )
 
 
-def split_off(log: Log, share: float, *, seed: int) -> tuple[Any, Any]:
+def split_off(log: Log, share: float, *, seed: int) -> tuple[Log, Log | None]:
     """Return the log without a random share of its groups, and the log of that share.
 
     Examples

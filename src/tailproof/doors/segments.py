@@ -27,6 +27,7 @@ from tailproof.robust.tails import check_level
 from tailproof.rules import RULES
 
 if TYPE_CHECKING:
+    from tailproof.files import Frame
     from tailproof.report.blocks import Answer
 
 _PARTS = 4  # of a numeric column
@@ -133,7 +134,7 @@ class Segments(Answered):
             ],
         }
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> Frame:
         """Return one row per segment: a pandas frame, or a pyarrow table where pandas is missing."""
         rows = []
         for each in self.segments:

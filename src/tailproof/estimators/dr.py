@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from tailproof.critics.ensembles import Critics
 from tailproof.critics.linear import (
     EpisodeLengths,
     Grouped,
+    RidgeChoice,
     Unit,
     bellman_residuals,
     check_mean,
@@ -61,7 +62,7 @@ class DR(Configurable):
 
     critic: CriticAlgorithm = field(default_factory=LSTD)
     features: Features | str | None = None
-    ridge: Any = 1e-6
+    ridge: RidgeChoice = 1e-6
     mean: Mean = SampleMean()
     unit: Unit = "step"
     parts: int = 2

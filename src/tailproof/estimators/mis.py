@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tailproof.critics.base import Capabilities, Numbers
 from tailproof.critics.linear import (
     Design,
     EpisodeLengths,
+    RidgeChoice,
     Unit,
     check_mean,
     side_by_side,
@@ -59,7 +60,7 @@ class MIS(Configurable):
     capabilities: ClassVar[Capabilities] = Capabilities(needs="chunks")
 
     features: Features | str | None = None
-    ridge: Any = 1e-6
+    ridge: RidgeChoice = 1e-6
     mean: Mean | TailPooled = SampleMean()
     unit: Unit = "step"
     self_normalised: bool = False

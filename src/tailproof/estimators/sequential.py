@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.base import Capabilities, Numbers
-from tailproof.critics.linear import Regression, as_ridge, huber_regression, robust_scale
+from tailproof.critics.linear import (
+    Regression,
+    RidgeChoice,
+    as_ridge,
+    huber_regression,
+    robust_scale,
+)
 from tailproof.critics.task import Target, Task, on_log
 from tailproof.critics.walks import Visits, visits
 from tailproof.errors import Caution
@@ -185,7 +191,7 @@ class Auto(Configurable):
     """
 
     features: Features | str | None = None
-    ridge: Any = None
+    ridge: RidgeChoice | None = None
 
     def __post_init__(self) -> None:
         if self.ridge is not None:
@@ -233,7 +239,7 @@ def evaluate_log(
     features: Features | str | None,
     rng: np.random.Generator,
     *,
-    ridge: Any = None,
+    ridge: RidgeChoice | None = None,
 ) -> tuple[SequentialChoice, Blend]:
     """Return the default method's estimate for one log.
 
@@ -260,7 +266,7 @@ def _evaluate(
     features: Features | str | None,
     rng: np.random.Generator,
     *,
-    ridge: Any = None,
+    ridge: RidgeChoice | None = None,
     columns: CriticColumns,
 ) -> tuple[SequentialChoice, Blend]:
     target = Target.of(task).with_columns(columns)

@@ -16,7 +16,7 @@ from tailproof.critics.base import LEARNER, Capabilities, Fitted, WithoutBackup
 from tailproof.critics.behaviour import fit_behaviour
 from tailproof.critics.ensembles import LinearCritics
 from tailproof.critics.fitted_q import logged_actions, require_actions
-from tailproof.critics.linear import as_ridge
+from tailproof.critics.linear import RidgeChoice, as_ridge
 from tailproof.critics.task import Task
 from tailproof.critics.tree_values import LearningTask
 from tailproof.critics.trees import LogShares
@@ -197,7 +197,7 @@ class Cloning(WithoutBackup):
     }
 
     features: Features | str | None = None
-    ridge: Any = 1e-6
+    ridge: RidgeChoice = 1e-6
     iterations: int = 200
     top: float = 1.0
     rank: Rank = "auto"
@@ -325,7 +325,7 @@ class RegressionCloning(WithoutBackup):
     capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise",))
     constraints: ClassVar = IMITATION
 
-    ridge: Any = 1e-6
+    ridge: RidgeChoice = 1e-6
     top: float = 1.0
     rank: Rank = "auto"
 

@@ -17,7 +17,7 @@ from tailproof.critics.base import (
     WithoutBackup,
 )
 from tailproof.critics.ensembles import LinearCritics
-from tailproof.critics.rewards import as_rewards
+from tailproof.critics.rewards import Rewards, as_rewards
 from tailproof.critics.task import Task
 from tailproof.critics.tree_values import LearningTask, TrainingSet, fit_values
 from tailproof.critics.trees import (
@@ -134,7 +134,7 @@ class TreeLearner(ScoreLearner):
     constraints: ClassVar = {"support": SHARE}
 
     support: float = 0.3
-    reward: Any = "tamed"
+    reward: Rewards | str | None = "tamed"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -225,7 +225,7 @@ class WithinSupport(Configurable):
 
     constraints: ClassVar = {"support": SHARE}
 
-    base: Any
+    base: CriticAlgorithm
     support: float = 0.3
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from tailproof.estimators.sequential import FEWEST, evaluate_log, tame
 from tailproof.features.ladder import basis_for
 from tailproof.log.log import Log
 from tailproof.parallel import one_thread
-from tailproof.policies.forms import action_probabilities
+from tailproof.policies.forms import Policy, action_probabilities
 from tailproof.profile.profile import LogProfile
 
 _VALUES = 60  # most distinct values per column for states to count as discrete
@@ -56,7 +56,7 @@ class SeenPairs:
         return np.asarray((probabilities * ~taken[place.ravel()]).sum(axis=1))
 
     def cost(
-        self, policy: Any, log: Log, weights: FloatArray | None, value: float, gamma: float
+        self, policy: Policy, log: Log, weights: FloatArray | None, value: float, gamma: float
     ) -> float:
         """Return the possible loss by unseen actions: P(ever taking one) times the worst loss.
 
@@ -142,26 +142,26 @@ class Judge:
         """The episodes."""
         return self.profile.log
 
-    def after(self, clone: Any) -> Judge:
+    def after(self, clone: Policy) -> Judge:
         """Return a judge with `shift` set from the estimated gain of the cloned behaviour."""
         found = self.ask(clone)
         gain = 0.0 if found is None else found.gain
         return replace(self, shift=max(0.0, gain) if np.isfinite(gain) else 0.0)
 
-    def ask(self, policy: Any) -> Judgement | None:
+    def ask(self, policy: Policy) -> Judgement | None:
         """Evaluate a policy; None if no critic of it can be fitted to this log."""
         try:
             return self(policy)
         except (TailproofError, np.linalg.LinAlgError):
             return None
 
-    def acts(self, policy: Any) -> bytes:
+    def acts(self, policy: Policy) -> bytes:
         """Return a hash of the policy's action probabilities on the log, to find equal policies."""
         states = np.concatenate([self.log.states, self.log.next_states])
         law = action_probabilities(policy, states, self.log.n_actions)
         return sha256(law.tobytes()).digest()
 
-    def choice(self, policy: Any) -> tuple[Choice, Blend | None]:
+    def choice(self, policy: Policy) -> tuple[Choice, Blend | None]:
         """Return the default estimate, and its critics if episodes have several steps."""
         task = Task(self.log, self.gamma, policy, None, seed=self.seed)
         rng = np.random.default_rng([self.seed, 5])
@@ -171,7 +171,7 @@ class Judge:
                 return evaluate_rows(rows, rows.in_order(task.action_probabilities)), None
             return evaluate_log(task, self.profile, None, rng)
 
-    def __call__(self, policy: Any, *, to_beat: float = -np.inf) -> Judgement:
+    def __call__(self, policy: Policy, *, to_beat: float = -np.inf) -> Judgement:
         """Evaluate a policy; it has no bound if the log lacks too much of what it does.
 
         Trees, which can only lower the bound, are asked if it is above `to_beat` without them.

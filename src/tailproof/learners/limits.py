@@ -22,6 +22,7 @@ from tailproof.critics.trees import (
     Limited,
     LinearScores,
     StateCritics,
+    StateScores,
     StateTree,
     TreeArrays,
 )
@@ -369,7 +370,7 @@ def _mask(
     return _tree((column, low, outer, node) if np.isfinite(low) else node, n_actions)
 
 
-def _masked(member: object, mask: StateTree) -> object:
+def _masked(member: StateScores, mask: StateTree) -> StateScores:
     if isinstance(member, Fixed):
         return StateTree(mask.tree, np.maximum(mask.values + member.scores, BARRED))
     if isinstance(member, StateTree):
@@ -377,7 +378,7 @@ def _masked(member: object, mask: StateTree) -> object:
     return Limited(member, mask, np.zeros(mask.values.shape[1]), -1)
 
 
-def _priced(member: object, prices: FloatArray, cost_column: int) -> object:
+def _priced(member: StateScores, prices: FloatArray, cost_column: int) -> StateScores:
     if cost_column < 0 and isinstance(member, StateTree):
         return StateTree(member.tree, member.values - prices)
     if cost_column < 0 and isinstance(member, Fixed):

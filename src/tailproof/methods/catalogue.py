@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
-from tailproof.critics.base import At
+from tailproof.critics.base import Algorithm, At
 from tailproof.critics.custom import Custom
 from tailproof.critics.fitted_q import FQE, FQI
 from tailproof.critics.lstd import LSPI, LSTD
@@ -51,7 +52,7 @@ _WHOLE, _MEAN = Whole(), Mean()
 
 def row(
     about: str,
-    base: Any,
+    base: Algorithm,
     partition: Partition = _WHOLE,
     aggregate: Aggregate = _MEAN,
     at: At | None = None,
@@ -197,7 +198,7 @@ def method(
     *,
     folds: int | None = None,
     confidence: float | None = None,
-    base: Any = None,
+    base: Algorithm | Callable[..., Any] | str | None = None,
     aggregate: Aggregate | None = None,
     clip: float | str | None = None,
     **settings: Any,
