@@ -82,7 +82,7 @@ def test_careful_learning_judges_the_tree_and_not_what_it_stands_for(tabular):
     log = tabular.log(episodes=40, steps=5, seed=0)
     taught = []
 
-    def teach(task, method):
+    def fit(task, method):
         taught.append(learn(task.log, method=method, gamma=0.5))
         return taught[-1]
 
@@ -92,7 +92,7 @@ def test_careful_learning_judges_the_tree_and_not_what_it_stands_for(tabular):
         seed=0,
         holdout=0.25,
         at_least=0.9,
-        teach=teach,
+        fit=fit,
         advance=lambda: None,
         form=Form(readable=True),
     )

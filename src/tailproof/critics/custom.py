@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray
-from tailproof.critics.base import Capabilities, Fitted
+from tailproof.critics.base import Capabilities, Fitted, WithoutBackup
 from tailproof.critics.ensembles import ListedCritics
 from tailproof.critics.task import Task
 from tailproof.errors import MethodError
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
-from tailproof.parameters import Configurable
-from tailproof.robust.aggregates import Aggregate
 
 #: Q of one fold: states (n, p) to values (n, A); for continuous actions also (n, q) actions, to (n,).
 QFunction = Callable[..., Any]
@@ -28,7 +26,7 @@ _SETTINGS = ("policy", "seed")  # what a function may ask for beside the fold an
 
 
 @dataclass(frozen=True)
-class Custom(Configurable):
+class Custom(WithoutBackup):
     """A base that is one function: ``fit(fold, gamma)`` returns Q.
 
     ROAM and ROOM over any learner: the function is called once for each fold, in parallel where an
@@ -87,14 +85,7 @@ class Custom(Configurable):
         evaluates = "policy" in self.asks
         return Capabilities(("value", "pointwise"), evaluates=evaluates, learns=not evaluates)
 
-    def fit(
-        self,
-        task: Task,
-        folds: Folds,
-        *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
-        rng: np.random.Generator,
-    ) -> Fitted:
+    def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
         """Call the function on each fold."""
         seeds = rng.integers(2**31, size=folds.count).tolist()
         work = partial(_fit_fold, self, task, folds)

@@ -124,6 +124,28 @@ class StateTree:
         return np.asarray(self.values[leaf[:, 0]])
 
 
+#: A node of a small tree: the scores of a leaf, (A,), or a column, a threshold and two nodes.
+Nested = FloatArray | tuple[int, float, "Nested", "Nested"]
+
+
+def nested_tree(root: Nested, n_actions: int) -> StateTree:
+    """Return the tree of nested nodes."""
+    rows: list[tuple[Any, ...]] = []
+
+    def add(node: Nested) -> int:
+        place = len(rows)
+        rows.append((-1, 0.0, -1, -1, node))
+        if isinstance(node, tuple):
+            column, threshold, left, right = node
+            rows[place] = (column, threshold, add(left), add(right), np.zeros(n_actions))
+        return place
+
+    roots = np.array([add(root)])
+    column, threshold, left, right, values = (np.array(each) for each in zip(*rows, strict=True))
+    at, low, high = (each.astype(np.int32) for each in (column, left, right))
+    return StateTree(TreeArrays(roots, at, threshold, low, high), values)
+
+
 def with_action(z: FloatArray, actions: IntArray | int, n_actions: int) -> AnyArray:
     """Return standardised states followed by one-hot actions, (n, p + A)."""
     one_hot = np.zeros((len(z), n_actions), dtype=np.float32)

@@ -174,7 +174,7 @@ _AHEAD = 1.64  # standard errors by which a rule must be ahead of the best const
 
 T = TypeVar("T")
 #: Maps a task and a method to the learned policy.
-Teach = Callable[[Task, Method], Learned]
+Fit = Callable[[Task, Method], Learned]
 
 
 class Trial(NamedTuple):
@@ -260,7 +260,7 @@ class CrossFit:
         whole: LearningTask,
         fold: IntArray,
         *,
-        teach: Teach,
+        fit: Fit,
         advance: Callable[[], object],
         constants: Sequence[int] | None = None,
     ) -> CrossFit:
@@ -278,7 +278,7 @@ class CrossFit:
             def score(
                 method: Method, task: LearningTask = task, rows: IntArray = rows
             ) -> FloatArray:
-                policy = teach(task, method).policy
+                policy = fit(task, method).policy
                 taken = action_probabilities(policy, log.states[rows], log.n_actions)
                 return np.asarray((taken * scores[rows]).sum(axis=1))
 
@@ -340,35 +340,7 @@ def task_without(whole: LearningTask, fold: IntArray, left_out: tuple[int, ...])
     return LearningTask(log, 0.0, None, starts, seed=whole.seed, known_behaviour=known)
 
 
-def learn_from_rows(
-    profile: LogProfile,
-    *,
-    seed: int,
-    holdout: float,
-    at_least: float,
-    teach: Teach,
-    advance: Callable[[], object],
-    constants: Sequence[int],
-) -> tuple[Trial, CrossFit]:
-    """Choose a candidate for a one-step log, and test it on all rows.
-
-    There are four folds of whole groups. The three that are not held out choose between rules and
-    constants. A rule is tested by `judged_rule`; if no rule beats the best constant, or it is not
-    significantly better than the log, constants are tried.
-    """
-    log = profile.log
-    fold = four_folds(log, holdout, seed=seed)
-    whole = LearningTask(log, 0.0, None, log.first_states, seed=seed)
-    found = CrossFit.of(whole, fold, teach=teach, advance=advance, constants=constants)
-    judge = Judge(profile, 0.0, at_least, seed + 2, None)
-    if found.chosen(0)[0] in found.methods:
-        rule = judged_rule(found, whole, judge, teach=teach)
-        if rule.better:
-            return rule, found
-    return judged_constant(whole, judge, teach=teach, actions=constants), found
-
-
-def judged_rule(found: CrossFit, whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial:
+def judged_rule(found: CrossFit, whole: LearningTask, judge: Judge, *, fit: Fit) -> Trial:
     """Return the policy learned without the first fold, and its cross-fitted evaluation on all rows.
 
     For each fold a candidate is chosen on the other three by scores of models not trained on the scored
@@ -380,7 +352,7 @@ def judged_rule(found: CrossFit, whole: LearningTask, judge: Judge, *, teach: Te
     learned = []
     for k in range(FOLDS):
         task = task_without(whole, found.fold, (k,))
-        learned.append(teach(task, found.chosen(k)[1]))
+        learned.append(fit(task, found.chosen(k)[1]))
         own = np.flatnonzero(found.fold == k)
         taken[own] = action_probabilities(learned[k].policy, log.states[own], log.n_actions)
         seen = SeenPairs.of(task.log)
@@ -394,7 +366,7 @@ def judged_rule(found: CrossFit, whole: LearningTask, judge: Judge, *, teach: Te
 
 
 def judged_constant(
-    whole: LearningTask, judge: Judge, *, teach: Teach, actions: Sequence[int]
+    whole: LearningTask, judge: Judge, *, fit: Fit, actions: Sequence[int]
 ) -> Trial:
     """Return the constant action with the largest bound of its gain.
 
@@ -408,7 +380,7 @@ def judged_constant(
     strict = replace(judge, level=level, seen=SeenPairs.of(log))
     trials = []
     for name, method in constants:
-        learned = teach(whole, method)
+        learned = fit(whole, method)
         assert isinstance(learned.policy, CriticPolicy)
         untaught = replace(learned.policy, taught=None)  # no row has taught it anything
         learned = replace(learned, policy=untaught, taught=None)
@@ -465,9 +437,9 @@ _FEWEST = 6  # smallest number of groups for three parts
 class ThreeParts(NamedTuple):
     """Three logs of different groups of episodes."""
 
-    teach: Log
+    train: Log
     choose: Log
-    judge: Log
+    test: Log
 
 
 def three_parts(log: Log, judging: float, *, seed: int) -> ThreeParts:
@@ -497,7 +469,7 @@ class CarefulLearning:
 
     Candidates are trained on half of the episodes. The one with the largest lower bound of its gain on
     a quarter is chosen, and tested on the last quarter, so that the reported gain is independent of
-    the choice. One-step logs use cross-fitting instead (`learn_from_rows`).
+    the choice. One-step logs use cross-fitting instead.
     """
 
     profile: LogProfile
@@ -505,13 +477,13 @@ class CarefulLearning:
     seed: int
     holdout: float  # share of the groups to hold out for the test
     at_least: float  # confidence with which the policy must be better than the logged one
-    teach: Teach  # fits a method
+    fit: Fit  # fits a method
     advance: Callable[[], object]  # called after each candidate
     form: Form = field(default_factory=Form)  # in which candidates are chosen and judged
 
     def candidate(self, task: Task, method: Method) -> Learned:
         """Fit a method, and return its policy in the form in which it is chosen and judged."""
-        return self.form(self.teach(task, method))
+        return self.form(self.fit(task, method))
 
     @property
     def log(self) -> Log:
@@ -521,28 +493,35 @@ class CarefulLearning:
     def learn(self) -> Learned:
         """Return the learned policy, with the held-out episodes."""
         parts = three_parts(self.log, self.holdout, seed=self.seed)
-        if len(np.unique(parts.teach.actions)) < 2:  # other actions are too rare to learn from
+        if len(np.unique(parts.train.actions)) < 2:  # other actions are too rare to learn from
             said = "The log takes nearly always the same action, and no candidate could be learned."
             learned = self.kept(said)
         elif self.log.is_bandit:
             learned = self._from_rows()
         else:
             learned = self._from_steps(parts)
-        return replace(learned, held_out=parts.judge)
+        return replace(learned, held_out=parts.test)
 
     def _from_rows(self) -> Learned:
-        """Learn from one-step episodes."""
-        trial, found = learn_from_rows(
-            self.profile,
-            seed=self.seed,
-            holdout=self.holdout,
-            at_least=self.at_least,
-            teach=self.candidate,
-            advance=self.advance,
-            constants=[
-                each for each in common_actions(self.log) if each in self.form.free(self.log)
-            ],
+        """Learn from one-step episodes.
+
+        There are four folds of whole groups. The three that are not held out choose between rules and
+        constants. A rule is tested by `judged_rule`; if no rule beats the best constant, or it is not
+        significantly better than the log, constants are tried.
+        """
+        log, free = self.log, self.form.free(self.log)
+        constants = [each for each in common_actions(log) if each in free]
+        fold = four_folds(log, self.holdout, seed=self.seed)
+        whole = LearningTask(log, 0.0, None, log.first_states, seed=self.seed)
+        found = CrossFit.of(
+            whole, fold, fit=self.candidate, advance=self.advance, constants=constants
         )
+        judge = Judge(self.profile, 0.0, self.at_least, self.seed + 2, None)
+        trial = None
+        if found.chosen(0)[0] in found.methods:
+            trial = judged_rule(found, whole, judge, fit=self.candidate)
+        if trial is None or not trial.better:
+            trial = judged_constant(whole, judge, fit=self.candidate, actions=constants)
         failed = found.failed.values()
         if not trial.better:
             why = too_little(trial) + found.assumed
@@ -556,9 +535,9 @@ class CarefulLearning:
 
     def _from_steps(self, parts: ThreeParts) -> Learned:
         """Learn from episodes of several steps."""
-        task = LearningTask(parts.teach, self.gamma, None, parts.teach.first_states, seed=self.seed)
-        clone = behaviour(self.teach(task, pointwise(TreeCloning())))
-        seen = SeenPairs.of(parts.teach)
+        task = LearningTask(parts.train, self.gamma, None, parts.train.first_states, seed=self.seed)
+        clone = behaviour(self.fit(task, pointwise(TreeCloning())))
+        seen = SeenPairs.of(parts.train)
 
         def judge(part: Log, stream: int) -> Judge:
             bare = Judge(
@@ -570,7 +549,7 @@ class CarefulLearning:
         best = max(trials, key=lambda trial: trial.bound) if trials else None
         verdict = None
         if best is not None and best.better:
-            verdict = judge(parts.judge, 2).ask(best.learned.policy)
+            verdict = judge(parts.test, 2).ask(best.learned.policy)
         if best is not None and verdict is not None and verdict.better:
             said = (
                 f"{best.name} was the best of {len(trials)} candidates on "
@@ -617,7 +596,7 @@ class CarefulLearning:
     ) -> Learned:
         """Return the logged behaviour, cloned from all episodes without using rewards."""
         task = Task(self.log, self.gamma, None, self.log.first_states, seed=self.seed)
-        clone = replace(self.teach(task, pointwise(TreeCloning(exact=True))), taught=None)
+        clone = replace(self.fit(task, pointwise(TreeCloning(exact=True))), taught=None)
         kept = behaviour(clone)
         reasons = (said, self._how_close(kept.policy), *_failures(failed))
         if self.form.limits:
@@ -916,7 +895,7 @@ def _learn_by_default(
     warn_of_the_log(profile, discount, adds_columns=True)
     _actions_to_choose_from(data)
 
-    def teach(task: Task, chosen: Method) -> Learned:
+    def fit(task: Task, chosen: Method) -> Learned:
         if not chosen.clip:
             return _taught(task, chosen)
         return _taught(replace(task, log=prepare(task.log, chosen, seed=seed)), chosen)
@@ -928,7 +907,7 @@ def _learn_by_default(
         holdout=_CAREFUL if holdout is None else holdout,
         at_least=at_least,
         form=form,
-        teach=teach,
+        fit=fit,
         advance=advance,
     )
     with warnings.catch_warnings():
@@ -954,7 +933,7 @@ def _with_memory(careful: CarefulLearning) -> Learned:
         return replace(learned, past=past, encoder=profile.log.encoder, reasons=reasons)
     return replace(
         careful.kept(learned.reasons[0], judged=learned.judged),
-        held_out=three_parts(profile.log, careful.holdout, seed=careful.seed).judge,
+        held_out=three_parts(profile.log, careful.holdout, seed=careful.seed).test,
     )
 
 

@@ -267,11 +267,28 @@ def _choice(
     )
 
 
+class WeightedByPropensities(Configurable):
+    """Base of the estimators that weigh rows or episodes by the logged propensities."""
+
+    def score(
+        self,
+        task: Task,
+        profile: LogProfile,  # noqa: ARG002 the propensities are the logged ones
+        *,
+        rng: np.random.Generator,
+    ) -> OneStepChoice | None:
+        """Return the policy's value with the scores of the rows or episodes; None if there are none."""
+        return self._score(task, rng)
+
+    def _score(self, task: Task, rng: np.random.Generator) -> OneStepChoice | None:
+        raise NotImplementedError
+
+
 _OFF = 0.2  # how far from 1 the mean weight may be without a warning
 
 
 @dataclass(frozen=True, kw_only=True)
-class IPS(Configurable):
+class IPS(WeightedByPropensities):
     """Inverse propensity scoring: mean(w_i r_i), w = π(a|s) / μ(a|s).
 
     Parameters
@@ -302,13 +319,7 @@ class IPS(Configurable):
         found = [self._mean(folds.log(task.log, k), each, rng) for k, each in enumerate(own)]
         return Numbers(np.array(found), weights=tuple(own))
 
-    def score(
-        self,
-        task: Task,
-        profile: LogProfile,  # noqa: ARG002 the propensities are the logged ones
-        *,
-        rng: np.random.Generator,
-    ) -> OneStepChoice | None:
+    def _score(self, task: Task, rng: np.random.Generator) -> OneStepChoice | None:
         """Return the policy's value with the scores of the rows; None if all weights are 0."""
         log, weights = task.log, importance_weights(task, self.reweight)
         found = weighted_choice(
@@ -332,7 +343,7 @@ class IPS(Configurable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BanditDR(Configurable):
+class BanditDR(WeightedByPropensities):
     """Doubly robust for one step: E_π q(s, ·) + mean(w_i (r_i − q(s_i, a_i))), q cross-fitted.
 
     Parameters
@@ -363,13 +374,7 @@ class BanditDR(Configurable):
         """Estimate the policy's value on each fold."""
         return self._corrected(task, folds, importance_weights(task, self.reweight), rng)[0]
 
-    def score(
-        self,
-        task: Task,
-        profile: LogProfile,  # noqa: ARG002 the propensities are the logged ones
-        *,
-        rng: np.random.Generator,
-    ) -> OneStepChoice | None:
+    def _score(self, task: Task, rng: np.random.Generator) -> OneStepChoice | None:
         """Return the policy's value with the scores of the rows; None for other initial states."""
         log, starts = task.log, task.initial_states
         if not (starts is None or np.array_equal(starts, log.states)):
@@ -469,7 +474,7 @@ _HORIZON = "episodes that were cut off count as far as they were logged, and no 
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpisodeIS(Configurable):
+class EpisodeIS(WeightedByPropensities):
     """Importance sampling of episodes: mean(w_{T−1} Σ γᵗ r_t), or mean(Σ γᵗ w_t r_t).
 
     Parameters
@@ -501,13 +506,7 @@ class EpisodeIS(Configurable):
                 values[k] = self._value(own, w, terms)
         return Numbers(values)
 
-    def score(
-        self,
-        task: Task,
-        profile: LogProfile,  # noqa: ARG002 the propensities are the logged ones
-        *,
-        rng: np.random.Generator,  # noqa: ARG002 nothing is drawn
-    ) -> OneStepChoice | None:
+    def _score(self, task: Task, rng: np.random.Generator) -> OneStepChoice | None:  # noqa: ARG002 nothing is drawn
         """Return the policy's value with the scores of the episodes."""
         log: Log = task.log
         _require_logged_starts(task)
@@ -578,7 +577,7 @@ class EpisodeIS(Configurable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpisodeDR(Configurable):
+class EpisodeDR(WeightedByPropensities):
     """Doubly robust over episodes: mean(V(s_0) + Σ γᵗ w_t δ_t), δ the critic's Bellman residual.
 
     Jiang and Li (2016), Thomas and Brunskill (2016), in telescoping form: with Q = 0 it is per-decision
@@ -610,13 +609,7 @@ class EpisodeDR(Configurable):
             np.array([np.average(own, weights=folds.counts[k]) for k, own in enumerate(scores)])
         )
 
-    def score(
-        self,
-        task: Task,
-        profile: LogProfile,  # noqa: ARG002 the propensities are the logged ones
-        *,
-        rng: np.random.Generator,
-    ) -> OneStepChoice | None:
+    def _score(self, task: Task, rng: np.random.Generator) -> OneStepChoice | None:
         """Return the policy's value with the scores of the episodes."""
         log: Log = task.log
         weights = cumulative_weights(task.policy, log)

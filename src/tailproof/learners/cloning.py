@@ -291,9 +291,9 @@ class TreeCloning(ScoreLearner):
     ) -> tuple[Sequence[Any], tuple[str, ...]]:
         logs = [each.log for each in tasks]
         imitated, notes = imitated_episodes(logs, top=self.top, rank=self.rank)
-        return [self._law(*each) for each in zip(tasks, imitated, strict=True)], notes
+        return [self._shares(*each) for each in zip(tasks, imitated, strict=True)], notes
 
-    def _law(self, task: LearningTask, imitated: IntArray) -> LogShares:
+    def _shares(self, task: LearningTask, imitated: IntArray) -> LogShares:
         if self.top == 1 and not self.exact:
             return LogShares(task.behaviour)
         # episodes were selected by their outcome, so logged propensities do not apply to them

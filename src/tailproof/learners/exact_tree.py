@@ -17,7 +17,7 @@ from math import floor, log10
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.critics.trees import StateTree, TreeArrays, averages
+from tailproof.critics.trees import Nested, StateTree, TreeArrays, averages, nested_tree
 from tailproof.errors import MethodError
 from tailproof.features import Standardise
 from tailproof.log.horizon import leading_columns
@@ -140,26 +140,14 @@ def state_tree(
 
 def tree_arrays(tree: Node, columns: Sequence[int] | None = None) -> TreeArrays:
     """Return a tree as arrays; `columns` are the places of the inputs among the state's variables."""
-    nodes: list[Node] = []
 
-    def gather(node: Node) -> None:
-        nodes.append(node)
-        for below in (node.left, node.right):
-            if below is not None:
-                gather(below)
+    def nested(node: Node) -> Nested:
+        if node.left is None or node.right is None:
+            return np.zeros(1)
+        at = node.column if columns is None else columns[node.column]
+        return at, node.threshold, nested(node.left), nested(node.right)
 
-    gather(tree)
-    place = {id(node): k for k, node in enumerate(nodes)}
-    at = [node.column for node in nodes]
-    if columns is not None:
-        at = [column if column < 0 else columns[column] for column in at]
-    return TreeArrays(
-        roots=np.array([0]),
-        column=np.array(at, dtype=np.int32),
-        threshold=np.array([node.threshold for node in nodes]),
-        left=np.array([place.get(id(node.left), -1) for node in nodes], dtype=np.int32),
-        right=np.array([place.get(id(node.right), -1) for node in nodes], dtype=np.int32),
-    )
+    return nested_tree(nested(tree), 1).tree
 
 
 def round_between(low: float, high: float) -> float:

@@ -158,8 +158,8 @@ class Judge:
     def acts(self, policy: Policy) -> bytes:
         """Return a hash of the policy's action probabilities on the log, to find equal policies."""
         states = np.concatenate([self.log.states, self.log.next_states])
-        law = action_probabilities(policy, states, self.log.n_actions)
-        return sha256(law.tobytes()).digest()
+        probabilities = action_probabilities(policy, states, self.log.n_actions)
+        return sha256(probabilities.tobytes()).digest()
 
     def choice(self, policy: Policy) -> tuple[Choice, Blend | None]:
         """Return the default estimate, and its critics if episodes have several steps."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,10 +21,11 @@ from tailproof.critics.trees import (
     Fixed,
     Limited,
     LinearScores,
+    Nested,
     StateCritics,
     StateScores,
     StateTree,
-    TreeArrays,
+    nested_tree,
 )
 from tailproof.errors import MethodError, PolicyError, listed
 from tailproof.log.log import Log
@@ -321,29 +322,7 @@ def state_critics(members: Critics) -> StateCritics:
     )
 
 
-#: A node of a small tree: the scores of a leaf, (A,), or a column, a threshold and two nodes.
-Node = FloatArray | tuple[int, float, "Node", "Node"]
-
-
-def _tree(root: Node, n_actions: int) -> StateTree:
-    """Return the tree of nested nodes."""
-    rows: list[tuple[Any, ...]] = []
-
-    def add(node: Node) -> int:
-        place = len(rows)
-        rows.append((-1, 0.0, -1, -1, node))
-        if isinstance(node, tuple):
-            column, threshold, left, right = node
-            rows[place] = (column, threshold, add(left), add(right), np.zeros(n_actions))
-        return place
-
-    roots = np.array([add(root)])
-    column, threshold, left, right, values = (np.array(each) for each in zip(*rows, strict=True))
-    at, low, high = (each.astype(np.int32) for each in (column, left, right))
-    return StateTree(TreeArrays(roots, at, threshold, low, high), values)
-
-
-def _nodes(tree: StateTree, leaf: Callable[[FloatArray], Node], k: int | None = None) -> Node:
+def _nodes(tree: StateTree, leaf: Callable[[FloatArray], Nested], k: int | None = None) -> Nested:
     """Return the nested nodes of a tree, with other leaves."""
     arrays = tree.tree
     k = int(arrays.roots[0]) if k is None else k
@@ -356,7 +335,7 @@ def _nodes(tree: StateTree, leaf: Callable[[FloatArray], Node], k: int | None = 
 def graft(first: StateTree, second: StateTree) -> StateTree:
     """Return one tree with the sum of the scores of two."""
     both = _nodes(first, lambda a: _nodes(second, lambda b: np.maximum(a + b, BARRED)))
-    return _tree(both, first.values.shape[1])
+    return nested_tree(both, first.values.shape[1])
 
 
 def _mask(
@@ -366,8 +345,8 @@ def _mask(
     free = np.zeros(n_actions)
     barred = np.where(np.arange(n_actions) == code, BARRED, 0.0)
     inner, outer = (free, barred) if outside else (barred, free)
-    node: Node = (column, high, inner, outer) if np.isfinite(high) else inner
-    return _tree((column, low, outer, node) if np.isfinite(low) else node, n_actions)
+    node: Nested = (column, high, inner, outer) if np.isfinite(high) else inner
+    return nested_tree((column, low, outer, node) if np.isfinite(low) else node, n_actions)
 
 
 def _masked(member: StateScores, mask: StateTree) -> StateScores:
@@ -387,7 +366,7 @@ def _priced(member: StateScores, prices: FloatArray, cost_column: int) -> StateS
         cost_column == member.cost_column or not member.prices.any()
     ):
         return Limited(member.scores, member.barred, member.prices + prices, cost_column)
-    return Limited(member, _tree(np.zeros(len(prices)), len(prices)), prices, cost_column)
+    return Limited(member, nested_tree(np.zeros(len(prices)), len(prices)), prices, cost_column)
 
 
 def _cost_column(limit: AtMost, encoder: Encoder) -> int:

@@ -109,7 +109,7 @@ def test_a_clear_effect_is_found_and_judged_by_other_episodes(found):
     assert found.judged.better
     assert found.judged.gain > found.judged.bound > 0
     assert found.held_out.n_episodes == 375
-    assert found.judged.episodes == 1500  # every row is judged by a policy that it did not teach
+    assert found.judged.episodes == 1500  # every row is judged by a policy that it did not fit
     states = np.array([[2.0, 0.0], [-2.0, 0.0]])
     assert found.policy(states).tolist() == [1, 0]
     assert str(found).startswith("The learned policy would ")
@@ -179,7 +179,7 @@ def test_folds_keep_groups_together_and_hold_out_what_three_parts_do():
     fold = four_folds(log, 0.25, seed=3)
     assert all(len(set(fold[5 * k : 5 * k + 5])) == 1 for k in range(60))
     assert np.bincount(fold).tolist() == [75, 75, 75, 75]
-    held = three_parts(log, 0.25, seed=3).judge
+    held = three_parts(log, 0.25, seed=3).test
     assert held.episode_ids.tolist() == log.take(np.flatnonzero(fold == 0)).episode_ids.tolist()
 
 
@@ -190,11 +190,11 @@ def test_what_acts_in_a_fold_was_taught_by_the_others():
     whole = LearningTask(log, 0.0, None, log.first_states, seed=0)
     taught = []
 
-    def teach(task, chosen):
+    def fit(task, chosen):
         taught.append(set(task.log.episode_ids.tolist()))
         return learn(task.log, method=chosen, gamma=0.0)
 
-    CrossFit.of(whole, fold, teach=teach, advance=lambda: None)
+    CrossFit.of(whole, fold, fit=fit, advance=lambda: None)
     folds = [set(log.take(np.flatnonzero(fold == k)).episode_ids.tolist()) for k in range(4)]
     assert {sum(bool(each & own) for own in folds) for each in taught} == {2}
     assert all(own <= each or not own & each for each in taught for own in folds)
