@@ -660,83 +660,59 @@ Unit = Literal["step", "episode", "group"]
 UNITS: tuple[Unit, ...] = ("step", "episode", "group")
 
 
-@dataclass(frozen=True)
-class EpisodeLengths:
-    """The lengths and groups of some episodes: the part of a log that means need."""
-
-    lengths: IntArray  # (E,)
-    group_ids: AnyArray | None  # (E,)
-
-    @classmethod
-    def of(cls, log: Log) -> EpisodeLengths:
-        """Return the lengths and groups of a log's episodes."""
-        return cls(np.diff(log.starts), log.group_ids)
-
-    def take(self, episodes: IntArray) -> EpisodeLengths:
-        """Return these episodes, by index, in the given order."""
-        groups = None if self.group_ids is None else self.group_ids[episodes]
-        return EpisodeLengths(self.lengths[episodes], groups)
-
-    def rows(self, episodes: IntArray) -> IntArray:
-        """Return the row numbers of these episodes, in the given order."""
-        lengths = self.lengths[episodes]
-        ends = np.cumsum(lengths)
-        first = np.repeat(self.starts[episodes] - ends + lengths, lengths)
-        return np.asarray(first + np.arange(ends[-1]))
-
-    @cached_property
-    def starts(self) -> IntArray:
-        """The first row of each episode, then the number of rows, (E + 1,)."""
-        return np.append(0, np.cumsum(self.lengths))
-
-    @cached_property
-    def group_of_episode(self) -> IntArray:
-        """The index of the group of each episode, (E,); without groups, each episode is its own."""
-        if self.group_ids is None:
-            return np.arange(len(self.lengths))
-        return np.unique(self.group_ids, return_inverse=True)[1]
-
-    @property
-    def episode_of_row(self) -> IntArray:
-        """The index of the episode of each row, (n,)."""
-        return np.repeat(np.arange(len(self.lengths)), self.lengths)
-
-
-Grouped = Log | EpisodeLengths
+def _shape_of(log: Log, episodes: IntArray | None) -> tuple[IntArray, IntArray]:
+    """Return the lengths and the groups of some episodes, by default all, (E,) each."""
+    if episodes is None:
+        return log.lengths, log.group_of_episode
+    lengths = log.lengths[episodes]
+    if log.group_ids is None:  # each, also if it occurs twice, is a group of its own
+        return lengths, np.arange(len(lengths))
+    return lengths, np.unique(log.group_ids[episodes], return_inverse=True)[1]
 
 
 def unit_mean(
-    samples: FloatArray, log: Grouped, *, mean: Mean, unit: Unit, rng: np.random.Generator
+    samples: FloatArray,
+    log: Log,
+    episodes: IntArray | None = None,
+    *,
+    mean: Mean,
+    unit: Unit,
+    rng: np.random.Generator,
 ) -> float:
     """Return the robust mean of per-step samples, taken over steps or sums of episodes or groups.
 
-    If samples are not finite (the fold's system is singular), the mean is NaN.
+    `samples` are those of the rows of some episodes, by default all. If they are not finite (the fold's
+    system is singular), the mean is NaN.
     """
-    group: IntArray = log.group_of_episode
+    lengths, group = _shape_of(log, episodes)
     if unit == "step":
-        group = group[log.episode_of_row]
+        group = np.repeat(group, lengths)
     else:
-        samples = np.add.reduceat(samples, log.starts[:-1])
+        samples = np.add.reduceat(samples, np.cumsum(lengths) - lengths)
     if unit == "group":
-        samples, group = (
-            np.bincount(group, weights=samples).astype(float),
-            np.arange(group.max() + 1),
-        )
+        samples = np.bincount(group, weights=samples).astype(float)
+        group = np.arange(len(samples))
     if not np.isfinite(samples).all():
         return float("nan")
     # with E units of n steps, the mean of steps is E / n times the mean of sums
     together = unit != "step" or log.group_ids is not None  # else steps count as independent
     value = apply_mean(mean, samples, groups=group if together else None, rng=rng)
-    return value * len(samples) / int(log.starts[-1])
+    return value * len(samples) / int(lengths.sum())
 
 
 def weighted_samples(
-    rewards: FloatArray, weights: FloatArray, log: Grouped, mean: Mean | TailPooled
+    rewards: FloatArray,
+    weights: FloatArray,
+    log: Log,
+    episodes: IntArray | None = None,
+    *,
+    mean: Mean | TailPooled,
 ) -> tuple[FloatArray, Mean]:
     """Return w·r with pooled tails if the mean asks for them, (n,), and the mean of these samples."""
     if not isinstance(mean, TailPooled):
         return weights * rewards, mean
-    groups = log.group_of_episode[log.episode_of_row]
+    lengths, group = _shape_of(log, episodes)
+    groups = np.repeat(group, lengths)
 
     def sums(values: FloatArray) -> FloatArray:
         return np.bincount(groups, weights=values).astype(float)

@@ -339,12 +339,9 @@ class Estimate(Answered):
         """Whether the policy is better than the logged one, with 90 % confidence."""
         return self.verdict_at(0.9)
 
-    def verdict_at(self, level: float, rival: Estimate | float | None = None) -> GainVerdict:
-        """Return whether the policy is better than another, or the logged one (None), at a level."""
-        cautions = self.cautions
-        if isinstance(rival, Estimate):
-            cautions = (*cautions, *rival.cautions)
-        return verdict_on(self.gain_over(rival), level=level, cautions=cautions)
+    def verdict_at(self, level: float) -> GainVerdict:
+        """Return whether the policy is better than the logged one, at a confidence level."""
+        return verdict_on(self.gain, level=level, cautions=self.cautions)
 
     def tipping_gamma(self, level: float = 0.9) -> float | None:
         """Return how strong hidden reasons for the logged actions would have to be to overturn this.

@@ -220,7 +220,7 @@ def closest_tree(learned: Learned, *, depth: int = 2) -> Learned:
 
 
 def judge_simplified(
-    learned: Learned, full: Estimate, profile: LogProfile, *, depth: int = 2, level: float = 0.9
+    learned: Learned, full: Estimate, profile: LogProfile, *, level: float = 0.9
 ) -> JudgedRule:
     """Return the tree closest to a policy, judged beside it by the same rows.
 
@@ -230,12 +230,10 @@ def judge_simplified(
         The policy, and its estimate.
     profile
         Of the log of that estimate.
-    depth
-        Of the tree.
     level
         Confidence of the intervals.
     """
-    simple = closest_tree(learned, depth=depth)
+    simple = closest_tree(learned)
     with warnings.catch_warnings():  # already given for the policy itself
         warnings.simplefilter("ignore", TailproofWarning)
         found = evaluate(profile, simple.policy, gamma=learned.gamma, seed=learned.seed)

@@ -18,8 +18,6 @@ from tailproof.critics.base import (
 )
 from tailproof.critics.ensembles import Critics
 from tailproof.critics.linear import (
-    EpisodeLengths,
-    Grouped,
     RidgeChoice,
     Unit,
     bellman_residuals,
@@ -102,13 +100,13 @@ def corrected(
     parts: Folds,
     weights: Sequence[FloatArray],
     direct: FloatArray,
-    average: Callable[[FloatArray, Grouped], float],
+    average: Callable[[FloatArray, Log, IntArray], float],
 ) -> Numbers:
     """Return the critics' values plus the average of w δ in each fold.
 
     Each part of a fold has a critic, weights of its rows, and the critic's value E Q(s₀, π).
     """
-    every, count = EpisodeLengths.of(task.log), parts.count // folds.count
+    count = parts.count // folds.count
     values, samples, kept = np.empty(folds.count), [], []
     for k in range(folds.count):
         own = range(k * count, (k + 1) * count)
@@ -120,8 +118,7 @@ def corrected(
         weight = np.concatenate([weights[j] for j in own])
         correction = weight * np.concatenate(residuals)
         share = np.array([len(weights[j]) for j in own]) / len(weight)
-        shape = every.take(np.concatenate(episodes))
-        values[k] = direct[own] @ share + average(correction, shape)
+        values[k] = direct[own] @ share + average(correction, task.log, np.concatenate(episodes))
         samples.append(correction)
         kept.append(weight)
     return Numbers(values, tuple(samples), tuple(kept))

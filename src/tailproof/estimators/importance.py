@@ -338,7 +338,7 @@ class IPS(WeightedByPropensities):
         scale = float(weights.mean()) if self.self_normalised else 1.0
         if not scale > 0:
             return float("nan")
-        samples, mean = weighted_samples(log.rewards, weights / scale, log, self.mean)
+        samples, mean = weighted_samples(log.rewards, weights / scale, log, mean=self.mean)
         return unit_mean(samples, log, mean=mean, unit=self.unit, rng=rng)
 
 

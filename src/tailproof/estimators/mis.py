@@ -12,7 +12,6 @@ from tailproof.arrays import FloatArray
 from tailproof.critics.base import Capabilities, Numbers
 from tailproof.critics.linear import (
     Design,
-    EpisodeLengths,
     RidgeChoice,
     Unit,
     check_mean,
@@ -80,13 +79,12 @@ class MIS(Configurable):
         design = lstd.design(task, folds, keep=True)
         matrix, _ = lstd.system(design, rng)
         weights = marginal_weights(design, matrix)
-        every = EpisodeLengths.of(task.log)
         values, samples = np.empty(folds.count), []
         for k, weight in enumerate(weights):
             own = folds.episodes(k)
-            rewards, part = task.log.rewards[every.rows(own)], every.take(own)
-            product, mean = weighted_samples(rewards, weight, part, self.mean)
-            values[k] = unit_mean(product, part, mean=mean, unit=self.unit, rng=rng)
+            rewards = task.log.rewards[task.log.rows(own)]
+            product, mean = weighted_samples(rewards, weight, task.log, own, mean=self.mean)
+            values[k] = unit_mean(product, task.log, own, mean=mean, unit=self.unit, rng=rng)
             if self.self_normalised:
                 values[k] /= (1 - task.gamma) * weight.mean()
             samples.append(product)
