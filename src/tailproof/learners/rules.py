@@ -7,7 +7,7 @@ as the policy does, row by row, and decide nothing (NULL, None) for rows that th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
@@ -83,6 +83,10 @@ class Branch:
     right: Branch | Leaf
 
 
+#: Splits, each with whether its left branch is taken.
+Path = tuple[tuple[Split, bool], ...]
+
+
 @dataclass(frozen=True)
 class Rule:
     """A policy that can be read.
@@ -127,60 +131,45 @@ class Rule:
             f"{' and '.join(conditions)}: {leaf.action}" for conditions, leaf in self.leaves()
         )
 
+    def paths(self) -> Iterator[tuple[Path, Leaf]]:
+        """Yield every decision and the splits that lead to it."""
+
+        def walk(node: Branch | Leaf, path: Path) -> Iterator[tuple[Path, Leaf]]:
+            if isinstance(node, Leaf):
+                yield path, node
+                return
+            yield from walk(node.left, (*path, (node.split, True)))
+            yield from walk(node.right, (*path, (node.split, False)))
+
+        return walk(self.root, ())
+
     def leaves(self) -> list[tuple[tuple[str, ...], Leaf]]:
         """Return every decision with the conditions that lead to it, without repetitions."""
-        found: list[tuple[tuple[str, ...], Leaf]] = []
-
-        def walk(node: Branch | Leaf, path: tuple[tuple[Split, bool], ...]) -> None:
-            if isinstance(node, Leaf):
-                found.append((_conditions(path), node))
-                return
-            walk(node.left, (*path, (node.split, True)))
-            walk(node.right, (*path, (node.split, False)))
-
-        walk(self.root, ())
-        return found
+        return [(_conditions(path), leaf) for path, leaf in self.paths()]
 
     def leaf_of(self, states: FloatArray) -> IntArray:
         """Return the place among `leaves` of the one that decides each state, (n,)."""
         first = {variable: place.start for variable, place in self.encoder.places}
         found = np.empty(len(states), dtype=np.intp)
-        count = 0
-
-        def walk(node: Branch | Leaf, rows: IntArray) -> None:
-            nonlocal count
-            if isinstance(node, Leaf):
-                found[rows] = count
-                count += 1
-                return
-            column = first[node.split.variable] + node.split.part
-            low = states[rows, column] <= node.split.threshold
-            walk(node.left, rows[low])
-            walk(node.right, rows[~low])
-
-        walk(self.root, np.arange(len(states)))
+        for k, (path, _) in enumerate(self.paths()):
+            inside = np.ones(len(states), dtype=bool)
+            for split, left in path:
+                column = states[:, first[split.variable] + split.part]
+                inside &= (column <= split.threshold) == left
+            found[inside] = k
         return found
 
     def sql(self, dialect: Dialect = "duckdb") -> str:
         """Return a CASE expression over the columns of the table; NULL for rows that are refused."""
         if dialect not in DIALECTS:
             raise PolicyError(f"dialect must be one of {', '.join(DIALECTS)}. Got {dialect!r}.")
-        lines: list[str] = []
-        if refused := _refused(self.encoder.variables):
-            lines.append(f"WHEN {' OR '.join(refused)} THEN NULL")
-
-        def walk(node: Branch | Leaf, conditions: tuple[str, ...]) -> None:
-            if isinstance(node, Leaf):
-                tests = " AND ".join(conditions)
-                lines.append(f"WHEN {tests} THEN {_quoted(node.action)}" if tests else "")
-                return
-            left, right = _sql_tests(node.split, dialect)
-            walk(node.left, (*conditions, left))
-            walk(node.right, (*conditions, right))
-
-        walk(self.root, ())
-        last = _quoted(self.leaves()[-1][1].action)
-        body = [*lines[:-1], f"ELSE {last}"]
+        refused = _refused(self.encoder.variables)
+        lines = [f"WHEN {' OR '.join(refused)} THEN NULL"] if refused else []
+        *others, (_, last) = self.paths()
+        for path, leaf in others:
+            tests = (_sql_tests(split, dialect)[0 if left else 1] for split, left in path)
+            lines.append(f"WHEN {' AND '.join(tests)} THEN {_quoted(leaf.action)}")
+        body = [*lines, f"ELSE {_quoted(last.action)}"]
         return "\n".join(["CASE", *(f"  {line}" for line in body), "END"])
 
     def python(self) -> str:
@@ -203,7 +192,7 @@ class Rule:
         return "\n".join(lines) + "\n"
 
 
-def _conditions(path: Sequence[tuple[Split, bool]]) -> tuple[str, ...]:
+def _conditions(path: Path) -> tuple[str, ...]:
     """Return the tests on the way to a leaf in words; a later test may make an earlier one needless."""
     found: dict[tuple[object, ...], str] = {}
     for split, left in path:
