@@ -14,7 +14,7 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.trees import TreeArrays, TreeValues, grown, training_rows
 from tailproof.errors import LogError
 from tailproof.features import Standardise
-from tailproof.log.folds import Split, shuffled_groups
+from tailproof.log.folds import Split, split_groups
 from tailproof.log.log import Log
 from tailproof.log.validation import check_propensity
 
@@ -129,8 +129,8 @@ def _choose_growth(
     *,
     also: tuple[Growth, ...],
 ) -> Growth:
-    order = shuffled_groups(log, rng)
-    train = np.isin(log.group_of_episode, order[: max(1, int(_TRAIN_SHARE * log.n_groups))])
+    count = log.n_groups
+    train = split_groups(log, np.arange(count) < max(1, int(_TRAIN_SHARE * count)), rng)
     rows = training_rows(log, np.flatnonzero(train), rng)
     held = training_rows(log, np.flatnonzero(~train), rng)
     true = 1.0 if propensity is None else propensity[held]

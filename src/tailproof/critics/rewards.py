@@ -14,12 +14,12 @@ from tailproof.critics.task import Task
 from tailproof.critics.trees import (
     averages,
     grown,
-    halves,
     training_rows,
     with_action,
 )
 from tailproof.errors import MethodError
 from tailproof.features import Features, Standardise, as_features
+from tailproof.log.folds import split_groups
 from tailproof.log.log import Log
 from tailproof.parameters import POSITIVE, Configurable
 from tailproof.robust.huber_path import asymmetry_by_action
@@ -111,7 +111,7 @@ def cross_fitted(log: Log) -> FloatArray:
     few = _few(log.n_transitions)
     rewards = np.clip(log.rewards, *np.quantile(log.rewards, [few, 1 - few]))
     rng = np.random.default_rng(9)
-    own = halves(log, rng)
+    own = split_groups(log, np.arange(log.n_groups) % 2, rng)
     z = Standardise.fit(log.states, tame=True)(log.states)
     inputs = with_action(z, log.actions, log.n_actions)
     fitted = np.empty(log.n_transitions)

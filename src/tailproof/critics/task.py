@@ -11,7 +11,7 @@ import numpy as np
 from tailproof.arrays import AnyArray, FloatArray, IntArray, RowIndex
 from tailproof.features import Standardise
 from tailproof.log.columns import CriticColumns
-from tailproof.log.folds import shuffled_groups
+from tailproof.log.folds import split_groups
 from tailproof.log.log import Chunk, Log
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.parallel import Engine, Local
@@ -323,7 +323,7 @@ class Target:
 
 def rank_of_group(log: Log, seed: int) -> IntArray:
     """Return the rank of each episode's group in a random order set by labels and seed, (E,)."""
-    return np.asarray(np.argsort(shuffled_groups(log, seed))[log.group_of_episode])
+    return split_groups(log, np.arange(log.n_groups), seed)
 
 
 def some_groups(log: Log, rows: int, *, seed: int) -> Log:

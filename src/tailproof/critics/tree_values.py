@@ -25,12 +25,12 @@ from tailproof.critics.trees import (
     TreeValues,
     averages,
     grown,
-    halves,
     predicts,
     training_rows,
     with_action,
 )
 from tailproof.features import Standardise
+from tailproof.log.folds import split_groups
 from tailproof.robust.pooling import pooled_over_actions
 
 _PARTS = 5  # in which sizes are predicted
@@ -154,7 +154,8 @@ class TrainingSet:
         groups. Trees then split on differences between actions, not on those between states.
         """
         log, seed = self.task.log, self.task.seed + _APART
-        own = halves(log, np.random.default_rng([seed, 3]))[log.episode_of_row[self.rows]]
+        half = split_groups(log, np.arange(log.n_groups) % 2, np.random.default_rng([seed, 3]))
+        own = half[log.episode_of_row[self.rows]]
         here, after = np.zeros(len(own)), np.zeros(len(own))
         for k in (0, 1):
             train = own != k if log.n_groups > 1 else np.ones(len(own), dtype=bool)

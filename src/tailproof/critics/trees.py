@@ -14,7 +14,6 @@ from tailproof.critics.ensembles import ListedCritics
 from tailproof.errors import MethodError
 from tailproof.features import Standardise, at_every_action
 from tailproof.files import NOT_SAVED
-from tailproof.log.folds import shuffled_groups
 from tailproof.log.horizon import leading_columns
 from tailproof.log.log import Log
 from tailproof.rules import RULES
@@ -220,13 +219,6 @@ def training_rows(log: Log, episodes: IntArray, rng: np.random.Generator) -> Int
     shuffled = rng.permutation(episodes)
     enough = int(np.searchsorted(np.cumsum(log.lengths[shuffled]), _MOST)) + 1
     return np.asarray(log.rows(np.sort(shuffled[:enough])))
-
-
-def halves(log: Log, rng: np.random.Generator) -> IntArray:
-    """Split whole groups of episodes into two random halves; return that of each episode, (E,)."""
-    half = np.empty(log.n_groups, dtype=np.intp)
-    half[shuffled_groups(log, rng)] = np.arange(log.n_groups) % 2
-    return half[log.group_of_episode]
 
 
 class StateScores(Protocol):

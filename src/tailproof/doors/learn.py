@@ -44,7 +44,7 @@ from tailproof.learners.limits import Limits
 from tailproof.learners.one_step import PolicyScores, PolicyTree
 from tailproof.log.budget import sample_to_budget
 from tailproof.log.columns import Summaries
-from tailproof.log.folds import episode_marks, shuffled_groups
+from tailproof.log.folds import episode_marks, split_groups
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
 from tailproof.log.validation import require_squares
@@ -318,19 +318,13 @@ def constant(log: Log, action: int) -> tuple[str, Method]:
     return f"Always {label}", pointwise(Constant(action=action))
 
 
-def split_groups(log: Log, parts: IntArray, *, seed: int) -> IntArray:
-    """Return the part of each episode, (E,): `parts` are those of the groups in a random order."""
-    place = np.empty(log.n_groups, dtype=np.intp)
-    place[shuffled_groups(log, np.random.default_rng([seed, 2]))] = parts
-    return np.asarray(place[log.group_of_episode])
-
-
 def four_folds(log: Log, judging: float, *, seed: int) -> IntArray:
     """Split whole groups into four folds, the first with a given share of them, (n,)."""
     count = log.n_groups
     first = min(max(1, round(judging * count)), count - (FOLDS - 1))
     others = 1 + np.arange(count - first) % (FOLDS - 1)
-    return split_groups(log, np.append(np.zeros(first, dtype=np.intp), others), seed=seed)
+    parts = np.append(np.zeros(first, dtype=np.intp), others)
+    return split_groups(log, parts, np.random.default_rng([seed, 2]))
 
 
 def task_without(whole: LearningTask, fold: IntArray, left_out: tuple[int, ...]) -> LearningTask:
@@ -459,7 +453,7 @@ def three_parts(log: Log, judging: float, *, seed: int) -> ThreeParts:
     last = min(max(1, round(judging * count)), count - 3)
     middle = min(max(1, round(_CHOOSES * (count - last))), count - last - 1)
     parts = np.repeat([2, 1, 0], [last, middle, count - last - middle])
-    of_episode = split_groups(log, parts, seed=seed)
+    of_episode = split_groups(log, parts, np.random.default_rng([seed, 2]))
     return ThreeParts(*(log.take(np.flatnonzero(of_episode == k)) for k in range(3)))
 
 
@@ -958,8 +952,9 @@ def split_off(log: Log, share: float, *, seed: int) -> tuple[Log, Log | None]:
             f"holdout={share:g} of {log.n_groups} {unit} leaves none to learn from; use a smaller "
             f"share or a longer log."
         )
-    away = split_groups(log, (np.arange(log.n_groups) < kept_away).astype(int), seed=seed)
-    return log.take(np.flatnonzero(away == 0)), log.take(np.flatnonzero(away))
+    rng = np.random.default_rng([seed, 2])
+    kept = split_groups(log, np.arange(log.n_groups) >= kept_away, rng)
+    return log.take(np.flatnonzero(kept)), log.take(np.flatnonzero(~kept))
 
 
 def _learning_method(method: str | Method) -> Method:

@@ -71,6 +71,13 @@ def shuffled_groups(log: Log, key: int | np.random.Generator) -> IntArray:
     return np.argsort(label_hash(labels, number), kind="stable")
 
 
+def split_groups(log: Log, parts: AnyArray, key: int | np.random.Generator) -> AnyArray:
+    """Return the part of each episode, (E,): `parts`, (G,), are those of `shuffled_groups`."""
+    part_of_group = np.empty(log.n_groups, dtype=parts.dtype)
+    part_of_group[shuffled_groups(log, key)] = parts
+    return np.asarray(part_of_group[log.group_of_episode])
+
+
 def label_hash(labels: AnyArray, key: int) -> IntArray:
     """Return a 64-bit keyed hash of each label, (n,).
 
@@ -151,10 +158,10 @@ class Split(_Several):
     def assign(self, log: Log, rng: np.random.Generator) -> Folds:
         """Assign the groups in turn, so that fold sizes differ by at most one group."""
         _require_memory(self.folds, log.n_episodes)
-        fold = self.dealt(log, rng)
+        fold = self.fold_of_episode(log, rng)
         return Folds((fold == np.arange(self.folds)[:, None]).view(np.int8))
 
-    def dealt(self, log: Log, rng: np.random.Generator) -> IntArray:
+    def fold_of_episode(self, log: Log, rng: np.random.Generator) -> IntArray:
         """Return the fold of each episode, (E,)."""
         if log.n_groups < self.folds:
             unit = "episodes" if log.group_ids is None else "groups"
@@ -162,9 +169,7 @@ class Split(_Several):
                 f"{self.folds} folds need at least {self.folds} {unit}. The log has "
                 f"{log.n_groups}; use fewer folds or a longer log."
             )
-        fold_of_group = np.empty(log.n_groups, dtype=np.int32)
-        fold_of_group[shuffled_groups(log, rng)] = np.arange(log.n_groups) % self.folds
-        return fold_of_group[log.group_of_episode]
+        return split_groups(log, np.arange(log.n_groups, dtype=np.int32) % self.folds, rng)
 
 
 @dataclass(frozen=True)
