@@ -68,7 +68,9 @@ def test_folds_by_the_ten_thousands_lose_no_episode():
     log = Log.from_arrays(
         np.zeros(n), np.zeros(n, int), np.zeros(n), np.zeros(n), episode=np.arange(n)
     )
-    counts = np.bincount(Split(40_000).fold_of_episode(log, np.random.default_rng(0)), minlength=40_000)
+    counts = np.bincount(
+        Split(40_000).fold_of_episode(log, np.random.default_rng(0)), minlength=40_000
+    )
     assert set(counts.tolist()) == {1, 2}
     assert counts.sum() == n
 
