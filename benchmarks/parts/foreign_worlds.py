@@ -216,7 +216,7 @@ class Irrigation(World):
 
 
 class Battery(World):
-    """A battery buys and sells at a price with spikes; the value is kinked at empty and full."""
+    """A battery buys and sells at a price with spikes (tail index 3.3); it is kinked at empty and full."""
 
     actions, gamma, episodes, horizon, epsilon = 3, 0.95, 100, 60, 0.5
 
@@ -232,7 +232,7 @@ class Battery(World):
         change = np.where(a == 0, 1, np.where(a == 2, -1, 0))
         moved = np.clip(charge + change, 0, 8) - charge
         mean = -moved * np.exp(price) * (1 + 0.15 * (moved > 0)) - 0.02 * charge
-        spike = (rng.random(len(price)) < 0.02) * rng.exponential(1.2, len(price))
+        spike = (rng.random(len(price)) < 0.02) * rng.exponential(0.3, len(price))
         usual = 0.5 * np.sin(2 * np.pi * (hour + 1) / 12)
         price = usual + 0.7 * (price - 0.5 * np.sin(2 * np.pi * hour / 12))
         price = price + 0.25 * rng.standard_normal(len(hour)) + spike

@@ -233,6 +233,8 @@ def learn(
     )
     if asked.out is not None:
         saved = f"Saved to {asked.out}; on new data, evaluate it with --policy {asked.out}."
+        if learned.past is not None:
+            saved = f"Saved to {asked.out}; tailproof apply decides for new rows, by --episode."
         answer = (*answer[:2], Note(saved), *answer[2:])
     gamma, seed = learned.gamma, learned.seed
     return case.conclude(

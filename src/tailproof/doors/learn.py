@@ -919,11 +919,7 @@ def _with_memory(careful: CarefulLearning) -> Learned:
     past = Summaries.fit(profile.log, profile.memory.columns)
     learned = replace(careful, profile=profile.widened(past)).learn()
     if learned.improves:
-        said = (
-            f"It depends on averages of earlier {', '.join(past.past)} of an episode, which must be "
-            f"kept to run it: Learned.past says how."
-        )
-        reasons = (*learned.reasons, said)
+        reasons = (*learned.reasons, f"{past} `Learned.past` has them and their update.")
         return replace(learned, past=past, encoder=profile.log.encoder, reasons=reasons)
     return replace(
         careful.kept(learned.reasons[0], judged=learned.judged),

@@ -160,6 +160,13 @@ class Summaries:
             after.append(averages)
         return np.hstack(before), np.hstack(after)
 
+    def __str__(self) -> str:
+        """Return what a policy with these averages needs, in one sentence."""
+        return (
+            f"It depends on averages of earlier {', '.join(self.past)} of an episode, which must be "
+            f"kept to run it."
+        )
+
     @property
     def first(self) -> FloatArray:
         """The averages at the start of an episode, (q,)."""

@@ -29,6 +29,7 @@ _TWICE = 3  # times that trees fit what they left: less bias where values bend
 _MIXTURES = 4  # of the summaries that trees are grown on
 _COMMON = 6  # actions, the most frequent ones, whose effects are tested
 _NARROW = 12  # state columns of which summaries are made; of more, only of actions and rewards
+_CURVED = 6  # state columns whose squares and products are taken out too: trees leave curves
 _RARE = 0.01  # share of the rewards that are extreme, and …
 _FAR = 4.0  # … their distance from the median in interquartile ranges
 _SHARE = 0.1  # least probability of an event, over its mean: trees of rare events are rough
@@ -182,9 +183,9 @@ class _Left:
         standard = ((joined - joined.mean(axis=0)) / spread).round(_DIGITS)
         kept = leading_columns(inputs, standard[:, 0], smallest=fit.smallest)
         left = standard - _by_others(inputs[:, kept], standard, fold, len(names), fit)
-        linear = np.column_stack([np.ones(len(rows)), states])
-        linear = _products(linear, actions) if log.is_discrete else linear
-        left -= linear @ _ridge(linear, left)
+        smooth = _quadratic(states)
+        smooth = _products(smooth, actions) if log.is_discrete else smooth
+        left -= smooth @ _ridge(smooth, left)
         count = len(names)
         mean, scale = targets.mean(axis=0), spread[:count]
         chances = (targets - left[:, :count] * scale).clip(_SHARE * mean, 1.0) / scale**2
@@ -354,6 +355,15 @@ def _by_others(
 def _products(first: FloatArray, second: FloatArray) -> FloatArray:
     """Return the products of the columns of two matrices, (n, p·q)."""
     return np.asarray((first[:, :, None] * second[:, None, :]).reshape(len(first), -1))
+
+
+def _quadratic(states: FloatArray) -> FloatArray:
+    """Return 1, the states, and their squares and products if they are few, (n, …)."""
+    linear = np.column_stack([np.ones(len(states)), states])
+    if states.shape[1] > _CURVED:
+        return linear
+    first, second = np.triu_indices(states.shape[1])
+    return np.column_stack([linear, states[:, first] * states[:, second]])
 
 
 def _ridge(inputs: FloatArray, target: FloatArray) -> FloatArray:

@@ -588,6 +588,8 @@ def learned_answer(
     if rule is None and learned.has_rule:
         rule = JudgedRule.unjudged(learned.rule)
     blocks: list[Block] = list(_learned_blocks(learned, read, times))
+    if learned.past is not None:
+        blocks.append(Note(str(learned.past)))
     if played:
         blocks.append(Note(played))
     if learned.method.clip:
