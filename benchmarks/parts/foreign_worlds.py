@@ -216,7 +216,7 @@ class Irrigation(World):
 
 
 class Battery(World):
-    """A battery buys and sells at a price with spikes (tail index 3.3); it is kinked at empty and full."""
+    """A battery buys and sells at a price with spikes; the value is kinked at empty and full."""
 
     actions, gamma, episodes, horizon, epsilon = 3, 0.95, 100, 60, 0.5
 
