@@ -31,7 +31,10 @@ def engines():
         yield {"threads": Local(workers=2), "processes": processes}
 
 
-@pytest.mark.parametrize("surface", agreement.SURFACES)
+@pytest.mark.parametrize(
+    "surface",
+    ["memory", *(pytest.param(each, marks=pytest.mark.slow) for each in agreement.SURFACES[1:])],
+)
 def test_the_library_and_the_oracle_agree(surface, engines, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parent)
     first = 1000 * agreement.SURFACES.index(surface)

@@ -92,6 +92,7 @@ def test_rewards_that_are_all_equal_plan_nothing():
         plan(log(np.ones(30)))
 
 
+@pytest.mark.slow
 def test_sizes_that_are_alike_need_fewer_rows_under_a_heavy_tail():
     rewards = np.random.default_rng(2).pareto(1.5, 1_000)
     found = plan(log(rewards), rows=(1_000,), gain=1.0, sizes_within=0.1)

@@ -121,6 +121,7 @@ def test_sparse_rewards_are_not_rounded_down_to_nothing(rng):
     assert estimate.value == pytest.approx(1.0, abs=0.5)
 
 
+@pytest.mark.slow
 def test_the_seed_decides_and_folds_compose(cartpole):
     first, again = run(cartpole, StudentT(1.5), seed=3), run(cartpole, StudentT(1.5), seed=3)
     assert first.to_dict() == again.to_dict()

@@ -73,6 +73,7 @@ def accounts(seed):
     return Log.from_arrays(states, actions, rewards, later, episode=episodes, terminated=closed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3])
 def test_what_was_logged_keeps_its_value_where_states_only_grow(seed):
     lasts = 0.97 * 0.975  # discount times survival; mean prices grow by 0.008 a month

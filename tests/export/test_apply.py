@@ -231,6 +231,7 @@ def test_the_command(saved, tmp_path):
     assert wrong.exit_code == 2
 
 
+@pytest.mark.slow
 def test_learn_exports_the_rule_beside_the_policy(tmp_path):
     duckdb = pytest.importorskip("duckdb")
     log, out = write(customers(600, 5), tmp_path / "log.parquet"), tmp_path / "policy.tailproof"

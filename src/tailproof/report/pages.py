@@ -144,7 +144,8 @@ def write_report(
     >>> from tailproof import evaluate, write_report
     >>> from tailproof.worlds import CartPole
     >>> world = CartPole()
-    >>> estimate = evaluate(world.log(episodes=40, seed=1), world.target(), gamma=0.9)
+    >>> log = world.log(episodes=10, seed=1)
+    >>> estimate = evaluate(log, world.target(), method="lstd", gamma=0.9)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_report(estimate, f"{folder}/report.html").name
     'report.html'
