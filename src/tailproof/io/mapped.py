@@ -45,6 +45,7 @@ from tailproof.parallel import Engine, running
 
 if TYPE_CHECKING:
     from pyarrow.dataset import ParquetFileFragment
+    from pyarrow.fs import FileSystem
 
 PIECE = 1 << 18  # rows to read at a time
 _reading = partial(naming_the_file, advice="Restore or rewrite the file.", error=StorageError)
@@ -174,7 +175,7 @@ def _alike(wanted: Any, found: Any) -> bool:
     )
 
 
-def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
+def open_data_set(source: str | Path, filesystem: FileSystem | None = None) -> DataSet:
     """Open a Parquet file, a folder of them, or a URI such as ``s3://bucket/folder``, for `read_log`.
 
     Only the files' footers are read.
@@ -420,7 +421,7 @@ class Survey:
     rows: int
     fit: EncoderFit
     runs: int  # of rows with one episode label; 0 without an episode column
-    labels: tuple[Any, Any]  # of the first and the last row
+    labels: tuple[object, object]  # of the first and the last row
     ends: int  # rows that are marked as the end of an episode, in either way
     timeouts: int  # rows that are marked as truncated
     done: int  # of these, rows that are marked as terminated as well

@@ -55,7 +55,7 @@ class Steps:
     terminated: BoolArray | bool | None = None  # (n,), or True if all last rows terminate
     truncated: BoolArray | None = None  # (n,)
     propensity: FloatArray | None = None  # (n,)
-    action_space: Any = None
+    action_space: ActionSpace | None = None
     state_names: tuple[str, ...] | None = None
     reward_name: str = "reward"
     keep_order: bool = False

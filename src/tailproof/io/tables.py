@@ -406,7 +406,7 @@ class Source:
     names: tuple[str, ...]
     read: Reads
     schema: pa.Schema | None = None  # if its metadata may hold tailproof's description
-    index: Any = None  # the row labels of a pandas frame
+    index: object = None  # the row labels of a pandas frame
     heading: str = ""  # where the names of its columns stand, if none of them fits
     merged: tuple[str, ...] = ()  # columns that were merged into another
     doubts: Mapping[str, str] = field(

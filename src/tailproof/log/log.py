@@ -33,6 +33,9 @@ from tailproof.log.validation import (
 )
 
 if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
     from tailproof.io.encoder import Encoder
 
 CHUNK = 32_768  # rows: their features fit into the cache, and calls cost little per row
@@ -85,9 +88,11 @@ class OriginalTable:
     names: tuple[str, ...]  # the columns that a policy may read
     hidden: dict[str, str]  # the other columns, and the part that each plays
     count: int  # how many rows it had when the log was read
-    source: Callable[[Sequence[str], Sequence[str]], Any]  # reads columns; the second are labels
+    source: Callable[
+        [Sequence[str], Sequence[str]], pyarrow.Table
+    ]  # reads columns; the second are labels
 
-    def read(self, names: Sequence[str], labels: Sequence[str] = ()) -> Any:
+    def read(self, names: Sequence[str], labels: Sequence[str] = ()) -> pyarrow.Table:
         """Return these columns as an Arrow table with all rows; `labels` keep their spelling."""
         table = self.source(list(names), list(labels))
         if table.num_rows != self.count:
@@ -110,7 +115,7 @@ class Origin:
     next_rows: IntArray  # (n,) table row of each next state, −1 if it has none
     count: int  # number of rows of the table
     table: OriginalTable | None = None  # None if it cannot be read any more
-    index: Any = None  # the row labels of a pandas frame, which those of a Series must match
+    index: object = None  # the row labels of a pandas frame, which those of a Series must match
     available: BoolArray | None = (
         None  # (N, A) which actions could be taken in each row; None for all
     )
@@ -526,7 +531,7 @@ class Log:
 
         return write_log(self, path)
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> pandas.DataFrame:
         """Return the log as a pandas frame, one row per transition, with labels and next states.
 
         `Log.from_frame` and `read_log` read it back.

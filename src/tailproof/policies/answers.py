@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from tailproof.log.spaces import Discrete
 ABSENT = -1
 
 
-def has_columns(answers: Any) -> bool:
+def has_columns(answers: object) -> bool:
     """Return whether answers are a frame, whose columns are named."""
     return hasattr(answers, "columns") and hasattr(answers, "to_numpy")
 
