@@ -33,7 +33,6 @@ from tailproof.errors import (
     void,
 )
 from tailproof.files import NOT_SAVED, SavedFileError, read_value, write_value
-from tailproof.io.past import states_with_past
 from tailproof.learners.judge import Judgement
 from tailproof.learners.rules import Rule, columns_by_name, is_rule, rule_of
 from tailproof.log.columns import Summaries
@@ -441,6 +440,8 @@ class Learned(Answered):
         n, encoder = require_discrete(self.action_space).n, self._own_encoder
         if self.past is None:
             return action_probabilities(self.policy, encoder.states(table), n)
+        from tailproof.io.past import states_with_past  # imports pyarrow
+
         states = states_with_past(encoder, self.past, table, episode=episode, reward=reward)
         return action_probabilities(self.policy, states, n)
 
