@@ -3,12 +3,14 @@
     python -m benchmarks.gains                        populations generated here
     python -m benchmarks.gains --data FOLDER          also hillstrom, randhie, bemtpl97, limeqo, ercot
     python -m benchmarks.gains --table                the table of what was measured so far
+    python -m benchmarks.gains --table --results benchmarks/results/gains-former.json
 
 Every log draws anew from a population with a known gain. The default is asked without reports. Results
 go to `benchmarks/results/gains.json`, 25 logs of each cell at a time; a run that was stopped goes on,
 and one that asks for more logs adds them.
 The pooling's settings were chosen on the shop, Hillstrom, RAND, claims and LimeQO ("chosen"); the
-populations "held out" chose nothing.
+populations "held out" chose nothing. `gains-former.json` was measured when the path was averaged with
+weights 1/risk²; `gains-average.json` has the errors of both averages on the same fresh logs.
 """
 
 from __future__ import annotations
@@ -394,9 +396,9 @@ def ranked(name: str, n: int, reps: range) -> dict[str, list[float]]:
     return {who: [count, len(reps)] for who, count in first.items()}
 
 
-def run(cells: list[Cell], sizes: tuple[int, ...], logs: int) -> None:
+def run(cells: list[Cell], sizes: tuple[int, ...], logs: int, path: Path) -> None:
     """Measure every cell, 25 logs of each at a time, that the file does not hold yet."""
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    found = json.loads(path.read_text()) if path.exists() else {}
     cases: dict[str, Callable[[range], dict[str, list[float]]]] = {}
     for n in sizes:
         cases |= {f"{name}, n={n}": partial(ranked, name, n) for name in RANKINGS}
@@ -418,7 +420,7 @@ def run(cells: list[Cell], sizes: tuple[int, ...], logs: int) -> None:
             }
             kept |= {"held_out": held_out, "gain": gain, **sums}
             kept["logs"] = min(first + _AT_ONCE, logs)
-            RESULTS.write_text(json.dumps(found, indent=None).replace("}, ", "},\n") + "\n")
+            path.write_text(json.dumps(found, indent=None).replace("}, ", "},\n") + "\n")
 
 
 def shares(of: dict[str, Any], name: str) -> Any:
@@ -427,9 +429,9 @@ def shares(of: dict[str, Any], name: str) -> Any:
     return np.array(sums) / count
 
 
-def show() -> None:
+def show(path: Path) -> None:
     """Print the figures by group, and each cell's ratio of errors."""
-    found = json.loads(RESULTS.read_text())
+    found = json.loads(path.read_text())
     for held_out in (False, True):
         cells = {k: v for k, v in found.items() if v["held_out"] is held_out}
         if not cells:
@@ -485,11 +487,14 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=60)
     parser.add_argument("--rows", type=int, nargs="+", default=[2_000, 10_000])
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()
     if not given.table:
         cells = [*(real(given.data) if given.data else ()), *made()]
-        run(cells, tuple(given.rows), given.logs)
-    show()
+        run(cells, tuple(given.rows), given.logs, given.results)
+    if not given.results.exists():
+        parser.error(f"nothing was measured yet: there is no file {given.results}")
+    show(given.results)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Laws of tail pooling, and a log in which it is needed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -277,6 +279,15 @@ def test_rewards_to_learn_from_keep_the_logs_mean_and_every_scale(seed, scale):
     again, later = pooled_over_actions(scale * spend, 1 - offer.astype(int))
     assert_allclose(again, scale * found, rtol=1e-8)
     assert later == pytest.approx(scale * begins)
+
+
+def test_gains_of_a_part_of_the_log_are_pooled_more():
+    """Their errors are larger, and so is what pooling saves."""
+    spend, scores, _ = shop(17, n=8_000)
+    path = pooled_path(spend, scores)
+    unpooled = [replace(path, part=part).shares[-1] for part in (1.0, 1 / 8, 1 / 100)]
+    assert unpooled[0] > unpooled[1] >= unpooled[2]
+    assert_allclose(replace(path, part=1 / 8).errors, path.errors)  # of the whole, as they were
 
 
 def test_rewards_without_a_common_one_or_with_two_tails_are_learnt_from_as_they_are(rng):

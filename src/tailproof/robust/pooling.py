@@ -38,6 +38,7 @@ Tail = Literal["upper", "lower", "both"]
 #: Thresholds: quantiles of the rewards beyond the common one. Chosen on a simulated shop's orders,
 #: Hillstrom, RAND, Belgian claims and LimeQO; judged on other populations (docs/gains.md).
 _LEVELS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99)
+_LEARNED = 1 / 8  # of the rows, in which a gain is learned: chosen on 36 logs of an offer for some
 _POOLS = 0.1  # least share of the thresholds that pool, so that an average is called pooled
 _FEWEST_BEYOND = 10  # rows beyond a threshold that make a mean size
 FEWEST_EVENTS = 20  # rows beyond the common reward, below which there is no path
@@ -65,6 +66,7 @@ class PooledPath:
     moved: FloatArray = field(repr=False)  # (m,) what was pooled and has another weight than logged
     changes: FloatArray = field(repr=False)  # (n,) of the weights; empty if not known
     deviations: FloatArray = field(repr=False)  # (m,) standard deviations of rows, of all actions
+    part: float = 1.0  # of the rows, for which the average has the least risk
 
     def __sub__(self, other: PooledPath) -> PooledPath:
         return replace(
@@ -96,7 +98,7 @@ class PooledPath:
     def shares(self) -> FloatArray:
         """The weights of the gains in their average, by risk, (m,)."""
         covariance, unit = self._scaled
-        return risk_shares(self.gains / unit, covariance, _DIFFER * self.moved / unit)
+        return risk_shares(self.gains / unit, covariance / self.part, _DIFFER * self.moved / unit)
 
     @property
     def covariance(self) -> FloatArray:
@@ -415,8 +417,9 @@ def pooled_over_actions(
     """Return rewards with pooled extremes, to learn from, and the reward at which pooling begins.
 
     They are the mean of those for always taking each logged action, so that sizes are pooled as far as
-    no action is seen to change them. Where no reward is common to many rows, or both sides of it are
-    alike, rewards stay as they are, and pooling begins at infinity.
+    no action is seen to change them, averaged for an eighth of the rows: what is learned are gains in
+    parts of the log, whose errors are larger than those of the whole. Where no reward is common to
+    many rows, or both sides of it are alike, rewards stay as they are, and pooling begins at infinity.
 
     Parameters
     ----------
@@ -437,7 +440,7 @@ def pooled_over_actions(
     found, begins, levels = [], [], PoolingLevels.of(rewards, sizes=sizes)
     for action in np.flatnonzero(count >= FEWEST_EVENTS):
         weights = (actions == action) / chance
-        path = levels.weighted(weights)
+        path = replace(levels.weighted(weights), part=_LEARNED)
         found.append(levels.rewards(path))
         begins.append(path.begins)
     return (np.mean(found, axis=0), float(np.median(begins))) if found else (rewards, np.inf)
