@@ -116,6 +116,49 @@ def test_a_row_has_one_decision_in_any_file(saved, tmp_path, order, size):
     assert [row["action"] for row in read(tmp_path / "some_out.csv")] == list(known[order[:size]])
 
 
+@pytest.mark.parametrize("of", [".csv", ".parquet"])
+def test_two_columns_of_one_name_are_refused(stochastic, tmp_path, of):
+    twice = NEW.append_column("age", pa.array(np.full(40, 99.0)))
+    with pytest.raises(LogError, match="several columns with the name 'age'"):
+        apply(stochastic, write(twice, tmp_path / f"new{of}"), tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("of", [".csv", ".parquet", ".jsonl"])
+def test_amounts_are_read_as_the_whole_column_is_written(stochastic, tmp_path, monkeypatch, of):
+    """The piece that tells what commas mean may be the last."""
+    monkeypatch.setattr(applying, "_PIECE", 7)
+    number = [1000.0 + 7 * i for i in range(39)] + [2_000.5]
+    texts = [f"{value:,.0f}" for value in number[:-1]] + ["2,000.50"]
+    asked = [NEW.set_column(0, "age", pa.array(each)) for each in (number, texts)]
+    for name, table in zip(("plain", "text"), asked, strict=True):
+        apply(stochastic, write(table, tmp_path / f"{name}{of}"), tmp_path / f"{name}_out.jsonl")
+    plain, text = (read(tmp_path / f"{name}_out.jsonl") for name in ("plain", "text"))
+    assert [row["probability"] for row in text] == [row["probability"] for row in plain]
+    assert [row["age"] for row in text] == texts
+
+
+@pytest.mark.parametrize("last", ["1,234", "12%", "7 EUR", "0.5"])
+@pytest.mark.parametrize("of", [".csv", ".jsonl"])
+def test_amounts_with_several_meanings_are_refused_whole(
+    stochastic, tmp_path, monkeypatch, of, last
+):
+    monkeypatch.setattr(applying, "_PIECE", 7)
+    first = {"1,234": "5,678", "12%": "40", "7 EUR": "7 USD", "0.5": "0,5"}[last]
+    table = NEW.set_column(0, "age", pa.array([first] * 39 + [last]))
+    with pytest.raises(
+        LogError, match="column 'age' with numbers that are written in several ways"
+    ):
+        apply(stochastic, write(table, tmp_path / f"new{of}"), tmp_path / "out.csv")
+
+
+def test_what_is_no_number_is_refused_alone(stochastic, tmp_path):
+    table = NEW.set_column(0, "age", pa.array(["1.234,5"] * 38 + ["Total", "7"]))
+    done = apply(stochastic, write(table, tmp_path / "new.csv"), tmp_path / "out.csv")
+    assert done.refused == {"age": 1}
+    assert "Got 'Total'" in read(tmp_path / "out.csv")[38]["reason"]
+
+
 def test_columns_stay_as_they_are_written(saved, tmp_path):
     new = tmp_path / "new.csv"
     new.write_text(

@@ -57,6 +57,14 @@ def test_percentages_are_shares():
     np.testing.assert_allclose(log.rewards, table()["spent"].round() / 100)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_shares_beside_percentages_are_asked_about(order):
+    """0.05 beside 5 % is five hundredths or five: the first row does not decide."""
+    spent = [f"{i}%" if i % 2 else f"{i / 100}" for i in range(len(table()))]
+    with pytest.raises(LogError, match="different units"):
+        read(table().assign(spent=spent[::order]), state="age", reward="spent")
+
+
 def test_a_new_file_in_the_same_spelling_is_read_by_the_encoder_of_the_first():
     frame = table().assign(spent=lambda t: t["spent"].map("{:,.2f} €".format))
     log = read(frame, state="spent", reward="age").log

@@ -27,12 +27,13 @@ from tailproof.files import is_file_of, require_outputs, written_whole
 from tailproof.io.encoder import Encoder
 from tailproof.io.past import states_with_past
 from tailproof.io.tables import CSV_SUFFIXES, naming_the_file, open_table, pieces_of_csv
-from tailproof.io.values import as_labels
+from tailproof.io.values import amounts_as_written, as_labels, is_text, spellings
 from tailproof.log.spaces import Discrete
 from tailproof.policies.forms import action_probabilities, draw
 
 _PIECE = 1 << 16  # rows decided at a time
 _WRITES = (".csv", ".parquet", ".jsonl", ".ndjson")
+Plain = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Decisions:
     seed: int
     by: str | None = None  # the column whose value decides the draw of a row; None for its place
     known: FloatArray | None = None  # states of all rows, of a policy with a memory
+    plain: Mapping[str, Plain] = field(default_factory=dict)  # what reads amounts, by column
     rows: int = 0
     drifted: int = 0
     actions: Counter[str] = field(default_factory=Counter)
@@ -90,7 +92,11 @@ class Decisions:
     def of(self, piece: pa.Table) -> dict[str, AnyArray]:
         """Return action, probability and reason of each row, (n,); None where there is none."""
         if self.known is None:
-            states, refused = self.encoder.encode(piece)
+            asked = piece
+            for name, plain in self.plain.items():
+                place = piece.column_names.index(name)
+                asked = asked.set_column(place, name, plain(piece.column(place)))
+            states, refused = self.encoder.encode(asked)
         else:
             states, refused = self.known[self.rows : self.rows + piece.num_rows], []
         n, reasons = piece.num_rows, np.full(piece.num_rows, None, dtype=object)
@@ -223,6 +229,7 @@ def apply(
     decisions = Decisions(found, encoder, most_likely, seed, by, known)
     new = tuple(prefix + name for name in ("action", "probability", "reason"))
     names, pieces = _pieces(table, encoder, as_text=Path(out).suffix == ".csv")
+    decisions.plain = _amounts(str(table), encoder, pieces())
     if by is not None and by not in names:
         raise LogError(f"{table} has no column {by!r}; it has {listed(names, 20)}.", argument="by")
     if taken := [name for name in new if name in names]:
@@ -232,7 +239,7 @@ def apply(
             argument="prefix",
         )
     with written_whole(out) as unfinished, _writer(unfinished, Path(out).suffix) as write:
-        for piece in pieces:
+        for piece in pieces():
             write(piece, dict(zip(new, decisions.of(piece).values(), strict=True)))
         done = decisions.summary()
         if not done.actions:
@@ -246,8 +253,8 @@ def apply(
 
 def _pieces(
     table: str | Path, encoder: Encoder, *, as_text: bool
-) -> tuple[tuple[str, ...], Iterator[pa.Table]]:
-    """Return the columns of a table, and its rows in pieces.
+) -> tuple[tuple[str, ...], Callable[[], Iterator[pa.Table]]]:
+    """Return the columns of a table, and a function that gives its rows in pieces.
 
     A CSV file whose decisions are written as CSV is read as text, so that its columns stay as they
     are; otherwise they get types, which only the whole file tells.
@@ -256,16 +263,29 @@ def _pieces(
     encoder.require(source.names, source.label)
     name = str(table).lower()
     if as_text and name.endswith(CSV_SUFFIXES):
-        return source.names, pieces_of_csv(Path(table), source.label)
+        return source.names, lambda: pieces_of_csv(Path(table), source.label)
     if name.endswith(".parquet") and Path(table).is_file():
-        return source.names, _pieces_of_parquet(Path(table), source.label)
+        return source.names, lambda: _pieces_of_parquet(Path(table), source.label)
 
-    def whole() -> Iterator[pa.Table]:
-        read = source.read(source.names, encoder.texts)
-        for start in range(0, read.num_rows, _PIECE):
-            yield read.slice(start, _PIECE)
+    read = source.read(source.names, encoder.texts)
+    starts = range(0, read.num_rows, _PIECE)
+    return source.names, lambda: (read.slice(start, _PIECE) for start in starts)
 
-    return source.names, whole()
+
+def _amounts(label: str, encoder: Encoder, pieces: Iterator[pa.Table]) -> dict[str, Plain]:
+    """Return what reads columns whose numbers have units, decimal commas or marks of thousands.
+
+    The whole column tells how it is written: a piece of it may not.
+    """
+    ways: dict[str, set[str]] = {}
+    for piece in pieces:
+        texts = [name for name in encoder.numbers if is_text(piece.column(name).type)]
+        for name in texts:
+            ways[name] = ways.get(name, set()) | spellings(piece.column(name))
+        if not texts:
+            break
+    found = {name: amounts_as_written(label, name, own) for name, own in ways.items()}
+    return {name: plain for name, plain in found.items() if plain is not None}
 
 
 def _pieces_of_parquet(path: Path, label: str) -> Iterator[pa.Table]:

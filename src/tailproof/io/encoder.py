@@ -435,6 +435,11 @@ class Encoder:
         return tuple(each.column for each in self.variables if each.kind == "text")
 
     @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns of numbers."""
+        return tuple(each.column for each in self.variables if each.kind == "number")
+
+    @property
     def state_names(self) -> tuple[str, ...]:
         """The names of the state variables."""
         return tuple(name for each in self.variables for name in each.names) or NO_STATE
@@ -475,6 +480,10 @@ class Encoder:
         """Raise if a table of these columns lacks some of the encoder's."""
         if absent := [name for name in self.columns if name not in names]:
             raise LogError(f"{label} has no {listed(absent)}; it has {listed(names, 20)}.")
+        if twice := [name for name in self.columns if list(names).count(name) > 1]:
+            raise LogError(
+                f"{label} has several columns with the name {twice[0]!r}. Rename or drop all but one."
+            )
 
     def encode(
         self,

@@ -41,6 +41,7 @@ from tailproof.io.tables import EXCEL, database, naming_the_file, naming_the_typ
 from tailproof.io.values import Labelled, is_text, numbers, spelt_labels, truth_values, unwrapped
 from tailproof.log.log import PART, ArrayFile, Log, Origin, OriginalTable, physical_memory
 from tailproof.log.spaces import Discrete
+from tailproof.log.validation import require_repeated
 from tailproof.parallel import Engine, running
 
 if TYPE_CHECKING:
@@ -592,6 +593,8 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
     _require_room(seen.rows, encoder, one_step, place)
     ends = done_includes_timeouts(columns.terminated, seen.timeouts, seen.done, notes)
     said, tally, labels = Notes(), Tally(), Labels()
+    space = encoder.actions.space
+    taken = np.zeros(space.n if isinstance(space, Discrete) else 0, dtype=bool)
     with ExitStack() as closing:
         files: dict[str, ArrayWriter] = {}
         for at, table in whole_episodes(data, columns):
@@ -610,6 +613,8 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
             rows, after = found.origin.rows, found.origin.next_rows
             after = np.where(after < 0, -1, after + tally.rows)
             arrays = {**found.arrays(), "rows": rows + tally.rows, "next_rows": after}
+            if len(taken):
+                taken[arrays["actions"]] = True
             if one_step:  # which use no next states
                 del arrays["next_states"]
             for name, values in arrays.items():
@@ -618,6 +623,7 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
                         files[name] = closing.enter_context(ArrayWriter(place / f"{name}.npy"))
                     files[name].append(values)
             tally += found.tally
+    require_repeated(int(taken.sum()), tally.rows - tally.left_out)
     notes.notes.extend(dict.fromkeys(said.notes))
     notes.cautions.extend(dict.fromkeys(said.cautions))
     marked = columns.terminated is not None or all_terminate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,21 +56,73 @@ def written_amounts(column: Column, *, category: bool = False) -> Amounts | None
     place = next((i for i, text in enumerate(every) if not is_number(text)), None)
     if place is None or (category and len(every) <= _FEW):
         return None
-    read = [found for mark in _WRITTEN if (found := _amounts(every, mark)) is not None]
-    units = {unit for text in every for unit in re.findall(_UNIT, text)}
+    read = _read_in_one_way(every)
+    if read is None:
+        return None
+    values = pa.chunked_array([pa.array(read, pa.float64()).take(encoded.indices)])
+    return Amounts(values, every[place], read[place])
+
+
+def _read_in_one_way(texts: Sequence[str]) -> list[float] | None:
+    """Return the numbers that texts write; None if they may be others, or have several units."""
+    read = [found for mark in _WRITTEN if (found := _amounts(texts, mark)) is not None]
+    units = {unit for text in texts for unit in re.findall(_UNIT, text)}
     if not read or any(each != read[0] for each in read) or len(units) > 1:
         return None
-    values = pa.chunked_array([pa.array(read[0], pa.float64()).take(encoded.indices)])
-    return Amounts(values, every[place], read[0][place])
+    return read[0]
 
 
 def _amounts(texts: Sequence[str], mark: str) -> list[float] | None:
     """Return the numbers of texts with this mark of decimals; None if one is not written so."""
-    if not all(map(_WRITTEN[mark].fullmatch, texts)):
-        return None
+    shares = {"%" in text for text in texts}
+    if len(shares) > 1 or not all(map(_WRITTEN[mark].fullmatch, texts)):
+        return None  # 5 beside 5 % may be five hundredths, or five
     bare = (re.sub(rf"[^-+\d{mark}]", "", text) for text in texts)
-    size = 0.01 if texts[0].endswith("%") else 1.0
+    size = 0.01 if shares == {True} else 1.0
     return [size * float(text.replace(mark, ".")) for text in bare]
+
+
+def spellings(column: Column) -> set[str]:
+    """Return one text for each way in which a column of texts is written, such as 9,999 for 1,200."""
+    bare = pc.utf8_trim_whitespace(unwrapped(column))
+    leading = pc.replace_substring_regex(bare, r"(^|\D)0", r"\1z")
+    shapes = pc.replace_substring_regex(leading, r"\d", "9").drop_null().unique()
+    return {shape.replace("z", "0") for shape in shapes.to_pylist()}
+
+
+def amounts_as_written(
+    label: str, name: str, ways: Iterable[str]
+) -> Callable[[pa.ChunkedArray], pa.ChunkedArray] | None:
+    """Return what reads numbers of a column that has these `spellings`, None if all are plain.
+
+    It gives texts with plain numbers, and leaves alone what is no number. Texts with several meanings
+    are refused, so that no part of a column is read in another way than the rest.
+    """
+    written = [
+        each
+        for each in ways
+        if is_number(each) or any(way.fullmatch(each) for way in _WRITTEN.values())
+    ]
+    if all(map(is_number, written)):
+        return None
+    if _read_in_one_way(written) is None:
+        shown = " and ".join(map(repr, sorted(written, key=len)[-2:]))
+        raise LogError(
+            f"{label} has column {name!r} with numbers that are written in several ways, such as "
+            f"{shown} (9 stands for any digit): commas may mark thousands or decimals, or units "
+            f"differ. Write all in one way."
+        )
+    mark = next(mark for mark in _WRITTEN if _amounts(written, mark) is not None)
+
+    def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        encoded = unwrapped(column).combine_chunks().dictionary_encode()
+        texts = [
+            text if (found := _amounts([text.strip()], mark)) is None else repr(found[0])
+            for text in encoded.dictionary.to_pylist()
+        ]
+        return pa.chunked_array([pa.array(texts, pa.string()).take(encoded.indices)])
+
+    return plain
 
 
 def other_spelling(name: str, texts: Sequence[str], *, category: bool = False) -> str | None:

@@ -26,6 +26,7 @@ _TINY = 1e-3  # what a propensity is of the median one if it is named
 _FEW = 0.01  # share of rows up to which tiny propensities are slips
 _DRIFT = 0.2  # correlation of propensities with their place in the file that is reported
 _RARE = 0.01  # propensities below may hide what falls short: such weights may not have occurred yet
+_CUTS = ((0.5,), (0.2, 0.4, 0.6, 0.8))  # quantiles: halves of many rows, and parts that differ more
 _ROWS, _VARIABLES = 200_000, 50  # how many are looked at
 
 
@@ -110,9 +111,8 @@ def propensity_misfit(
     states, actions, propensity = states[::step], actions[::step], propensity[::step]
     counts = np.bincount(actions, minlength=space.n)
     whole = np.zeros(len(actions), dtype=np.intp)
-    found = [
-        (name, _strata(each)) for name, each in zip(names, states.T[:_VARIABLES], strict=False)
-    ]
+    variables = list(zip(names, states.T[:_VARIABLES], strict=False))
+    found = [(name, _strata(each, cuts)) for cuts in _CUTS for name, each in variables]
     strata = [("", whole), *((name, codes) for name, codes in found if codes.any())]
     for code in np.flatnonzero(counts >= _ENOUGH):
         label = repr(space.label(int(code)))
@@ -141,9 +141,9 @@ def propensity_misfit(
     return _too_certain(propensity)
 
 
-def _strata(values: FloatArray) -> IntArray:
-    """Return the part of a variable's range in which each value lies, (n,)."""
-    edges = np.unique(np.quantile(values, (0.2, 0.4, 0.6, 0.8)))
+def _strata(values: FloatArray, cuts: Sequence[float]) -> IntArray:
+    """Return the part of a variable's range between quantiles in which each value lies, (n,)."""
+    edges = np.unique(np.quantile(values, cuts))
     return np.searchsorted(edges, values, side="left")
 
 

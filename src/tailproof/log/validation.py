@@ -115,7 +115,7 @@ def check_actions(
                 f"actions must lie in 0..{space.n - 1}. Got {array[row]} at row {row} "
                 f"({count_of(len(outside))}); code actions 0..A-1 or pass a larger action_space."
             )
-        _require_repeated(array)
+        require_repeated(len(np.unique(array)), len(array))
         return array, space
     array = real_matrix("actions", array)
     require_finite("actions", array, LogError)
@@ -134,12 +134,11 @@ def check_actions(
     return array, space
 
 
-def _require_repeated(actions: IntArray) -> None:
+def require_repeated(different: int, rows: int) -> None:
     """Raise if most actions were taken once: then the column is an id, and nothing can be learned."""
-    different = len(np.unique(actions))
-    if different > max(len(actions) / 2, MOST_UNIQUE_ACTIONS):
+    if different > max(rows / 2, MOST_UNIQUE_ACTIONS):
         raise LogError(
-            f"actions must repeat. Got {different:,} different actions in {len(actions):,} rows, as in "
+            f"actions must repeat. Got {different:,} different actions in {rows:,} rows, as in "
             f"a column of ids; name the column with the decision, group rare actions, or pass "
             f"continuous actions as floats.",
             argument="action",

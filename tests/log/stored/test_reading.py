@@ -81,6 +81,15 @@ def test_any_table_is_read_as_it_is_in_memory(name, log, tmp_path, table_of, ass
         assert there.log.action_counts.tolist() == counts.tolist()
 
 
+@pytest.mark.parametrize("kind", [str, int])
+def test_an_id_as_action_is_refused_as_in_memory(kind, log, tmp_path, table_of):
+    ids = [kind(i) for i in range(log.n_transitions)]
+    pq.write_table(table_of(log, action=ids), tmp_path / "t.parquet", row_group_size=97)
+    for lazy in (True, False):
+        with pytest.raises(LogError, match="actions must repeat"):
+            read(tmp_path / "t.parquet", lazy=lazy)
+
+
 def test_no_episode_column_means_flags_or_single_rows(log, tmp_path, table_of, assert_equal):
     ended = table_of(log, terminated=log.truncated).drop_columns(["episode"])
     alone = table_of(log).drop_columns(["episode"])
