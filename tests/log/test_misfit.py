@@ -86,6 +86,16 @@ def test_wrong_propensities_are_found(mistake, message):
     assert re.search(message, found)
 
 
+def test_a_mismatch_that_only_halves_of_a_variable_show_is_found():
+    """53 % where x > 0 and 47 % elsewhere: 5 errors in a fifth of the rows, 8 in a half of them."""
+    rng = np.random.default_rng(1)
+    states = rng.normal(size=(40_000, 2))
+    actions = (rng.random(40_000) < np.where(states[:, 0] > 0, 0.53, 0.47)).astype(int)
+    found = propensity_misfit(states, ("x", "y"), actions, np.full(40_000, 0.5), Discrete(2))
+    assert found is not None
+    assert "of 20000 rows in a part of the range of x" in found
+
+
 def test_what_falls_short_alike_everywhere_is_found_unless_it_was_not_available():
     rng = np.random.default_rng(0)
     states = rng.normal(size=(3000, 2))
