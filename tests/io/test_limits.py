@@ -15,7 +15,7 @@ import tailproof.io.tables
 from tailproof import Log
 from tailproof.errors import LogError, MethodError
 from tailproof.io import read_log, write_log
-from tailproof.io.tables import LimitedStream
+from tailproof.io.tables import LimitedStream, naming_the_file
 
 
 def d4rl(path, *, without=()):
@@ -235,3 +235,8 @@ def test_features_that_would_fill_the_memory_are_refused_by_name(rng):
         evaluate(log, lambda s: np.zeros(len(s)), method=chosen)
     with pytest.raises(LogError, match="Integer actions are codes"):
         Log.from_arrays([0.0], [10**12], [1.0], [0.0], episode=[0])
+
+
+def test_a_lack_of_memory_is_said_as_one():
+    with pytest.raises(LogError, match="memory"), naming_the_file("log.csv", "Write it as UTF-8."):
+        raise MemoryError("malloc of size 131072 failed")

@@ -41,6 +41,11 @@ def naming_the_file(label: str, advice: str, error: type[LogError] = LogError) -
         raise
     except Exception as raised:  # parsers of untrusted bytes raise errors of any type
         reason = (str(raised).strip() or type(raised).__name__).splitlines()[0]
+        if isinstance(raised, MemoryError):  # its own, or what a damaged file asks for
+            advice = (
+                "That is more memory than this process may take: allow it more, or write the log as "
+                "Parquet and read it with lazy=True (--lazy); or the file is damaged."
+            )
         raise error(f"{label} could not be read: {reason[:300]}. {advice}") from raised
 
 
