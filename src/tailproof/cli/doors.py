@@ -26,7 +26,7 @@ from tailproof.cli.options import (
 )
 from tailproof.cli.session import Session, command
 from tailproof.errors import PolicyError
-from tailproof.report.blocks import Figure, Headline, Note, Section, table
+from tailproof.report.blocks import Headline, Note, below_first, table
 from tailproof.report.text import count
 
 if TYPE_CHECKING:
@@ -118,8 +118,7 @@ def evaluate(
     if asked.methods_text:
         said = methods_text(estimate, level=level)
         found, more = {**found, "methods_text": said}, [*more, Note(said)]
-    place = next(i for i, each in enumerate(answer) if isinstance(each, Figure | Section))
-    answer = (*answer[:place], *more, *answer[place:])
+    answer = below_first(answer, more)
     if by is not None:
         segments = gain_by_segment(estimate, by, level=level, names=(name, "logged policy"))
         answer, found = with_segments(answer, segments), {**found, "by": segments.to_dict()}
@@ -210,8 +209,7 @@ def compare(
         answer = with_guardrails(answer, comparison)
     if asked.methods_text:
         said = methods_text(comparison.best.estimate, level=asked.level, comparison=comparison)
-        place = next(i for i, each in enumerate(answer) if isinstance(each, Figure | Section))
-        answer = (*answer[:place], Note(said), *answer[place:])
+        answer = below_first(answer, [Note(said)])
         found["methods_text"] = said
     if by is not None:
         segments = comparison.by(by)

@@ -23,13 +23,13 @@ from tailproof.report.blocks import (
     Block,
     Fact,
     Facts,
-    Figure,
     Headline,
     Mood,
     Note,
     Points,
     Section,
     Table,
+    below_first,
     table,
 )
 from tailproof.report.decisions import hidden_reason
@@ -1146,7 +1146,4 @@ def with_warnings(answer: Answer, warnings: Sequence[str]) -> Answer:
     new = tuple(dict.fromkeys(text for text in warnings if text not in said))
     if not new:
         return answer
-    place = next(
-        (i for i, each in enumerate(answer) if isinstance(each, Figure | Section)), len(answer)
-    )
-    return (*answer[:place], Points(new, "warn"), *answer[place:])
+    return below_first(answer, [Points(new, "warn")])

@@ -150,6 +150,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], **options: Any)
     )
 
 
+def below_first(answer: Answer, blocks: Iterable[Block]) -> Answer:
+    """Return an answer with blocks below what is read first: before its pictures and sections."""
+    rest = (i for i, each in enumerate(answer) if isinstance(each, Figure | Section))
+    place = next(rest, len(answer))
+    return (*answer[:place], *blocks, *answer[place:])
+
+
 def headline_of(answer: Iterable[Block | Section]) -> Headline:
     """Return the headline of an answer."""
     return next(each for each in answer if isinstance(each, Headline))

@@ -6,16 +6,20 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tailproof.report.blocks import Answer, Block, Figure, Headline, Note, Section, Tone, table
-from tailproof.report.figures import finite
-from tailproof.report.plots import (
-    IntervalRow,
-    draw_intervals,
-    line,
-    name_axes,
-    page_axes,
-    rows_axes,
+from tailproof.report.blocks import (
+    Answer,
+    Block,
+    Figure,
+    Headline,
+    Note,
+    Section,
+    Table,
+    Tone,
+    below_first,
+    table,
 )
+from tailproof.report.figures import finite, intervals_figure
+from tailproof.report.plots import IntervalRow, line, name_axes, page_axes
 from tailproof.report.text import Quantity, count, number, percent, signed
 from tailproof.robust.sensitivity import GAMMAS
 
@@ -45,18 +49,11 @@ def segments_blocks(found: Segments) -> Answer:
         f"intervals hold together with {percent(found.level)} confidence"
     )
     columns = (found.by, f"{found.per}s", "difference", "from", "to", "verdict")
-    title = f"difference in {quantity.title}"
-
-    def draw(width: float) -> Axes:
-        axes = rows_axes([row.name for row in rows], width=width)
-        draw_intervals(axes, rows, line=(0.0, found.against, "muted"))
-        name_axes(axes, x=title)
-        return axes
-
-    figure = Figure(
+    figure = intervals_figure(
+        rows,
+        title=f"difference in {quantity.title}",
+        against=found.against,
         key="segments",
-        draw=draw,
-        alt=f"{title} by {found.by}: {'; '.join(row.tip for row in rows)}.",
         caption=f"{caption}.",
         legend=[("good", "better"), ("main", "no difference shown"), ("warn", "worse")],
         numbers=table(columns, listed),
@@ -86,10 +83,8 @@ def with_segments(answer: Answer, found: Segments) -> Answer:
     headline, listed, *rest, figure = segments_blocks(found)
     assert isinstance(headline, Headline)
     section = Section("segments", f"For whom: by {found.by}", (*rest, figure), "Segments")  # type: ignore[arg-type]
-    place = next(
-        (i for i, each in enumerate(answer) if isinstance(each, Figure | Section)), len(answer)
-    )
-    return (*answer[:place], Note(headline.text), listed, *answer[place:], section)
+    assert isinstance(listed, Table)
+    return (*below_first(answer, (Note(headline.text), listed)), section)
 
 
 def with_guardrails(answer: Answer, comparison: Comparison) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,22 +53,31 @@ def value_rows(read: ReadEstimate, name: str) -> list[IntervalRow]:
     return rows
 
 
-def value_figure(read: ReadEstimate, name: str) -> Figure:
-    """Return the value of the policy beside the logged one, with their intervals."""
-    rows = value_rows(read, name)
-    title = f"{read.quantity.title} ({percent(read.level)} interval)"
+def intervals_figure(
+    rows: Sequence[IntervalRow], *, title: str, against: str = "", **parts: Any
+) -> Figure:
+    """Return a picture of intervals on one axis; `against` names the line at 0, if there is one.
+
+    `parts` are those of the figure, whose description is by default the rows.
+    """
 
     def draw(width: float) -> Axes:
         axes = rows_axes([row.name for row in rows], width=width)
-        draw_intervals(axes, rows)
+        draw_intervals(axes, rows, line=(0.0, against, "muted") if against else None)
         name_axes(axes, x=title)
         return axes
 
-    said = "; ".join(row.tip for row in rows)
-    return Figure(
+    alt = f"{title}: {'; '.join(row.tip for row in rows)}."
+    return Figure(**{"draw": draw, "alt": alt, **parts})
+
+
+def value_figure(read: ReadEstimate, name: str) -> Figure:
+    """Return the value of the policy beside the logged one, with their intervals."""
+    rows = value_rows(read, name)
+    return intervals_figure(
+        rows,
+        title=f"{read.quantity.title} ({percent(read.level)} interval)",
         key="value",
-        draw=draw,
-        alt=f"{title}. {said}.",
         caption="The value of the policy and of what was logged. Intervals of two values may overlap "
         "although their difference is clear: both come from the same rows.",
         legend=[("main", "policy"), ("second", "logged")],
@@ -94,15 +103,11 @@ def parts_figure(read: ReadEstimate, parts: GainParts) -> Figure:
         shown = (number(sign * part.policy), number(sign * part.logged), change)
         numbers.append((part.name, *shown, *finite(read.quantity.shown(gain), *ends)))
 
-    def draw(width: float) -> Axes:
-        axes = rows_axes([row.name for row in rows], width=width)
-        draw_intervals(axes, rows, line=(0.0, "as logged", "muted"))
-        name_axes(axes, x="change from what was logged, %")
-        return axes
-
-    return Figure(
+    return intervals_figure(
+        rows,
+        title="change from what was logged, %",
+        against="as logged",
         key="parts",
-        draw=draw,
         alt=f"{'; '.join(row.tip for row in rows)} ({percent(read.level)} intervals).",
         caption="How much more often something happens under the policy, and how much larger it is. "
         "The two parts of the difference add up to it; their intervals need no pooled tails.",
@@ -181,19 +186,12 @@ def comparison_figure(comparison: Comparison) -> Figure:
     rows, level = gain_rows(comparison), comparison.level
     reads = [ReadEstimate(each.estimate, level) for each in comparison.candidates]
     base = reads[0].quantity.shown(comparison.baseline_value)
-    title = f"difference in {reads[0].quantity.title}"
-
-    def draw(width: float) -> Axes:
-        axes = rows_axes([row.name for row in rows], width=width)
-        draw_intervals(axes, rows, line=(0.0, comparison.baseline, "muted"))
-        name_axes(axes, x=title)
-        return axes
-
     nowhere = (math.nan, math.nan)
-    return Figure(
+    return intervals_figure(
+        rows,
+        title=f"difference in {reads[0].quantity.title}",
+        against=comparison.baseline,
         key="gains",
-        draw=draw,
-        alt=f"{title}: {'; '.join(row.tip for row in rows)}.",
         caption=f"The difference of each policy from the {comparison.baseline} ({number(base)}), with "
         f"bounds that hold together ({percent(level)} confidence on each side).",
         legend=[("good", "better"), ("main", "no difference shown"), ("warn", "worse")],
