@@ -6,6 +6,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tailproof.report.blocks import (
     Answer,
     Block,
@@ -19,7 +21,7 @@ from tailproof.report.blocks import (
     table,
 )
 from tailproof.report.figures import finite, intervals_figure
-from tailproof.report.plots import IntervalRow, line, name_axes, page_axes
+from tailproof.report.plots import IntervalRow, dots, line, name_axes, page_axes
 from tailproof.report.text import Quantity, count, number, percent, signed
 from tailproof.robust.sensitivity import GAMMAS
 
@@ -187,7 +189,7 @@ def plan_blocks(plan: Plan) -> Answer:
     )
     figure = Figure(
         key="plan",
-        draw=lambda width: _draw_curve(plan, shown, gains, width),
+        draw=lambda width: _draw_curve(plan, shown, width),
         alt=f"The {gain} that a test shows falls with its size: {number(gains[0])} with "
         f"{shown[0]:,}, {number(gains[-1])} with {shown[-1]:,} in each arm.",
         caption=f"The {gain} that is shown in {sure}, by {quantity.per}s in each arm.",
@@ -201,9 +203,11 @@ def share_text(value: float, whole: float) -> str:
     return percent(value / abs(whole), 2) if whole else ""
 
 
-def _draw_curve(plan: Plan, rows: list[int], gains: list[float], width: float) -> Axes:
+def _draw_curve(plan: Plan, rows: list[int], width: float) -> Axes:
     axes = page_axes(width=width)
-    line(axes, rows, gains, tone="main")
+    sizes = np.geomspace(rows[0], rows[-1], 60)
+    line(axes, sizes, [plan.curve.detectable(size) for size in sizes], tone="main")
+    dots(axes, rows, [plan.detectable(size) for size in rows], "main")
     axes.set_xscale("log")
     quantity = Quantity.named(plan.reward, per=plan.per)
     name_axes(axes, x=f"{quantity.per}s in each arm", y=f"gain in {quantity.title}")
