@@ -62,13 +62,12 @@ def run(job: Job) -> list[Row]:
 
 
 def agreement(results: Results, name: str, **wanted: Any) -> FloatArray:
-    """Return the mean agreement of each data set, over seeds and the cells of these values, (D,)."""
-    return np.array(
-        [
-            AGREEMENT.values(results, method=name, dataset=dataset, **wanted).mean()
-            for dataset in results.settings["datasets"]
-        ]
+    """Return the mean agreement of each data set that has such cells, over seeds and cells, (D,)."""
+    each = (
+        AGREEMENT.values(results, method=name, dataset=dataset, **wanted)
+        for dataset in results.settings["datasets"]
     )
+    return np.array([values.mean() for values in each if len(values)])
 
 
 def draw(results: Results) -> Figure:
@@ -82,12 +81,16 @@ def draw(results: Results) -> Figure:
     for axis, base in zip(axes[0], BASES, strict=True):
         drawing.curves(axis, range(len(kappas)), LOOKS, partial(found, base=base), spread=0.07)
         axis.set_xticks(range(len(kappas)), [f"{kappa:g}" for kappa in kappas])
+    everywhere = len(agreement(results, "vanilla", kappa=kappas[0]))
+    fewer = settings.get("fewer")
     return drawing.finish(
         figure,
         axes,
-        f"Q − V against r + γV(s') − V(s) without noise. {len(settings['datasets'])} data sets, "
+        f"Q − V against r + γV(s') − V(s) without noise. {everywhere} data sets, "
         f"seeds: {results.replicates}, {settings['steps']:,} critic steps, hidden "
-        f"{'×'.join(map(str, settings['hidden']))}.\nBars: 95 % intervals over data sets.",
+        f"{'×'.join(map(str, settings['hidden']))}.\n"
+        + (f"{fewer[0].upper()}{fewer[1:]}.\n" if fewer else "")
+        + "Bars: 95 % intervals over data sets.",
         titles=BASES,
         x="κ",
         y="rank correlation of advantages",

@@ -68,11 +68,12 @@ def joined(name: str, folder: Path = RESULTS, *, times: bool = False) -> Results
     if not (folder / _FEWER / f"{name}.json").exists():
         return results
     more = load(name, folder / _FEWER)
-    found = more.settings["datasets"]
+    found, kappas = more.settings["datasets"], more.settings["kappas"]
+    noises, names = ", ".join(f"{kappa:g}" for kappa in kappas), ", ".join(found)
     settings = {
         **results.settings,
         "datasets": {**results.settings["datasets"], **found},
-        "fewer": dict.fromkeys(found, more.replicates),
+        "fewer": f"at κ = {noises} also {names} with seeds: {more.replicates}",
     }
     return replace(results, settings=settings, rows=(*results.rows, *more.rows))
 
@@ -278,8 +279,8 @@ def agreements(results: Results) -> str:
 def count(results: Results) -> str:
     """Return the number of replicates in words."""
     unit = "seeds" if experiment(results.name).deep else "replicates"
-    fewer = sorted(set(results.settings.get("fewer", {}).values()))
-    return f"{results.replicates} {unit}" + "".join(f" (walker2d {count})" for count in fewer)
+    fewer = results.settings.get("fewer")
+    return f"{results.replicates} {unit}" + (f"; {fewer}" if fewer else "")
 
 
 def setting(results: Results, name: str) -> str:

@@ -1,11 +1,17 @@
 """The page of the documentation is what the committed results say."""
 
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("torch")
 
 from reproduction import page as pages
-from reproduction.command import EXPERIMENTS, load
+from reproduction.advantages import agreement
+from reproduction.command import EXPERIMENTS, RESULTS, load
 from reproduction.summary import Summary
 from tailproof.errors import TailproofError
 
@@ -47,3 +53,27 @@ def test_unknown_fields_are_refused(tmp_path, monkeypatch):
 def test_numbers_without_an_interval_have_none():
     assert pages.plus_minus(Summary(-1.0, -2.0, 0.0)) == "−1.0 ± 1.0"
     assert pages.plus_minus(Summary(1.0, -float("inf"), float("inf"))) == "1.0"
+
+
+def test_data_sets_with_fewer_seeds_and_noises_join_the_others(tmp_path):
+    name, fewer = "advantages", tmp_path / "walker2d"
+    fewer.mkdir()
+    for kind in ("json", "parquet"):
+        shutil.copy(RESULTS / f"{name}.{kind}", tmp_path)
+    record = json.loads((RESULTS / f"{name}.json").read_text())
+    one = {"datasets": {"walker2d-expert": {}}, "kappas": [100.0]}
+    record |= {"settings": {**record["settings"], **one}, "replicates": 1}
+    (fewer / f"{name}.json").write_text(json.dumps(record))
+    rows = [
+        {**row, "dataset": "walker2d-expert", "agreement": 0.5}
+        for row in load(name).rows
+        if (row["dataset"], row["kappa"], row["replicate"]) == ("hopper-expert", 100.0, 0)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), fewer / f"{name}.parquet")
+    results, before = pages.joined(name, tmp_path), load(name)
+    assert len(agreement(results, "ma", kappa=100.0)) == len(agreement(before, "ma")) + 1
+    assert agreement(results, "ma", kappa=100.0)[-1] == 0.5
+    assert (agreement(results, "ma", kappa=10.0) == agreement(before, "ma", kappa=10.0)).all()
+    assert pages.count(results).endswith("at κ = 100 also walker2d-expert with seeds: 1")
+    assert "over 7 data sets" in pages.claims(results)
+    assert pages.joined("tradeoff").rows == load("tradeoff").rows
