@@ -109,7 +109,7 @@ def amounts_as_written(
         shown = " and ".join(map(repr, sorted(written, key=len)[-2:]))
         raise LogError(
             f"{label} has column {name!r} with numbers that are written in several ways, such as "
-            f"{shown} (9 stands for any digit): commas may mark thousands or decimals, or units "
+            f"{shown} (9: any digit): commas may mark thousands or decimals, or units "
             f"differ. Write all in one way."
         )
     mark = next(mark for mark in _WRITTEN if _amounts(written, mark) is not None)
