@@ -9,6 +9,8 @@ from tailproof.errors import StateWarning
 from tailproof.io import read
 from tailproof.profile.clusters import clusters_of
 from tailproof.profile.profile import LogProfile
+from tailproof.report.answers import diagnosis_answer, sentences_of
+from tailproof.report.blocks import Note
 
 READ = {"action": "arm", "reward": "paid", "propensity": False, "episode": False, "step": False}
 
@@ -73,7 +75,11 @@ def test_the_doors_count_a_hospital_as_one_observation():
     with pytest.warns(StateWarning, match="hospital"):
         learn(table, state="age", method="fqi", **options)
     diagnosis = diagnose(table, state="age", **options)
-    assert any("hospital" in each for each in diagnosis.verdict.reasons)
+    (caution,) = diagnosis.verdict.cautions
+    assert "hospital" in caution
+    # on the first screen, and once
+    assert list(sentences_of(diagnosis_answer(diagnosis))).count(caution) == 1
+    assert Note(caution, "warn") in diagnosis_answer(diagnosis)
 
 
 def test_a_log_of_arrays_is_looked_at_too():

@@ -323,6 +323,7 @@ def _numbers(diagnosis: Diagnosis) -> dict[str, Any]:
         "summary": verdict.summary,
         "call": verdict.call,
         "reasons": verdict.reasons,
+        "cautions": verdict.cautions,
         "improvements": verdict.improvements,
         "tails": {
             name: {

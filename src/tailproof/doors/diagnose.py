@@ -829,6 +829,8 @@ class Verdict:
         Why `evaluate` gives no interval, or None; and what determines the interval's width.
     reasons, improvements
         Sentences: the reasons, and how to improve the estimate.
+    cautions
+        Those of the reasons that say why the log may mislead.
     """
 
     method: str
@@ -842,6 +844,7 @@ class Verdict:
     limits: str
     reasons: tuple[str, ...]
     improvements: tuple[str, ...]
+    cautions: tuple[str, ...] = ()
 
     @property
     def tails(self) -> Tails:
@@ -928,6 +931,7 @@ def decide(
         limits="" if choice is None else choice.limits,
         reasons=tuple(reasons),
         improvements=tuple(improvements),
+        cautions=tuple(map(str, cautions)),
     )
 
 

@@ -891,11 +891,13 @@ def diagnosis_answer(diagnosis: Diagnosis) -> Answer:
         Fact("an average of these rewards", *_SETTLES[diagnosis.tails["rewards"].variance.exists]),
     ]
     heavy = verdict.tails != "light"
+    cautions = tuple(Note(each, "warn") for each in verdict.cautions)
     blocks: list[Block | Section] = [
         Headline(verdict.summary, mood="warn" if heavy else "good"),
         Facts(tuple(facts)),
         *([Note(influence_sentence(diagnosis))] if influence.episodes else []),
-        *([found] if (found := log_section(diagnosis)) else []),
+        *cautions,
+        *([found] if (found := log_section(diagnosis, cautions)) else []),
         Section("tails", "How heavy the tails are", (tail_table(diagnosis),), "Tails"),
     ]
     if influence.episodes:
