@@ -148,12 +148,16 @@ def test_long_training_says_first_how_long_it_takes(caplog):
     assert caplog.messages == ["Training of critics: 40,000 more steps take about 4 minutes."]
 
 
-def test_neural_fqe_takes_fewer_steps_on_small_logs(task):
+def test_neural_fqe_takes_fewer_steps_on_small_logs_unless_they_are_given(task):
     task = replace(task, policy=lambda states: np.zeros((len(states), task.log.actions.shape[1])))
-    assert NeuralFQE().prepare(task)[0].steps == 15_000
-    assert NeuralFQE(steps=70).prepare(task)[0].steps == 70
-    many = NeuralFQE(passes=20_000 * 256 // task.log.n_transitions + 1).prepare(task)[0].steps
-    assert 20_000 <= many <= 20_100
+
+    def steps(**settings):
+        return NeuralFQE(**settings).prepare(task)[0].steps
+
+    assert steps() == 15_000
+    assert (steps(steps=70), steps(steps=40_000)) == (70, 40_000)
+    batch = -(-task.log.n_transitions // 150)  # between 15,000 and 50,000 steps: 200 passes
+    assert steps(batch=batch) == 200 * task.log.n_transitions // batch > 15_000
 
 
 def test_progress_shows_rate_and_time_left(task, capsys):

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from tailproof.deep.fitting import DeepFitted
 
-_FEWEST_STEPS = 15_000  # of a fitted Q-evaluation, however small the log
+# Steps of a fitted Q-evaluation if none are given: so many passes over the rows, within these limits.
+_PASSES, _FEWEST_STEPS, _MOST_STEPS = 200, 15_000, 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -397,10 +398,8 @@ class NeuralFQE(TrainsCritics):
     Parameters
     ----------
     steps
-        Most gradient steps.
-    passes
-        Passes over the rows after which training ends before `steps`, but not before 15,000 of them:
-        a small log has nothing more to tell.
+        Gradient steps. The default is 200 passes over the rows, but at least 15,000 and at most 50,000
+        steps: a small log has nothing more to tell. Any other number is taken as it is.
     huber
         Threshold of the Huber loss, in scaled rewards; None for squared errors. A Huber loss is
         excellent for symmetric tails and badly biased for skewed ones.
@@ -410,10 +409,9 @@ class NeuralFQE(TrainsCritics):
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(PLACES)
-    constraints: ClassVar = {"draws": COUNT, "passes": COUNT}
+    constraints: ClassVar = {"draws": COUNT}
 
-    steps: int = 50_000
-    passes: int = 200
+    steps: int = _MOST_STEPS
     huber: float | None = None
     draws: int = 4
 
@@ -432,8 +430,10 @@ class NeuralFQE(TrainsCritics):
                 "SAC()."
             )
         scaling = Scaling.of(task.log, standardise=self.standardise, reward_scale=self.reward_scale)
-        enough = max(_FEWEST_STEPS, self.passes * task.log.n_transitions // self.batch)
-        settings = replace(self, steps=min(self.steps, enough))
+        settings = self
+        if self.steps == _MOST_STEPS:
+            enough = max(_FEWEST_STEPS, _PASSES * task.log.n_transitions // self.batch)
+            settings = replace(self, steps=min(_MOST_STEPS, enough))
         if self.reward_scale == "auto" and self.huber is None:
             scale = scaling.reward_scale / horizon_of(task.log, task.gamma)
             settings = replace(settings, reward_scale=scale)
