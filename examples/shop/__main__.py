@@ -1,4 +1,4 @@
-"""A shop's mailings: diagnose, compare, learn, and at the end the truth.
+"""A shop's mailings: diagnose, compare, learn, apply, and at the end the truth.
 
 python -m examples.shop
 """
@@ -33,7 +33,9 @@ COMMANDS = (
     f"compare shop.csv --policy wake=rules.py:wake --policy loyal=rules.py:reward_loyalty "
     f"--policy always:voucher {COLUMNS}",
     f"learn shop.csv --method policy-tree --out policy.tailproof --report report.html {COLUMNS}",
+    "apply policy.tailproof tomorrow.csv --out decisions.csv --by customer --quiet",
 )
+TOMORROW = 1_000  # customers who are not in the log, for whom the learned rule decides
 AFTER = 200  # other logs of the same shop, to tell luck from habit
 
 
@@ -112,6 +114,8 @@ def run(folder: Path, *, seed: int = SEED, n: int = CUSTOMERS, logs: int = AFTER
     folder.mkdir(parents=True, exist_ok=True)
     log = customers(n, seed=seed)
     csv.write_csv(pa.table(log), folder / "shop.csv")
+    new = pa.table(customers(TOMORROW, seed=seed + 1))
+    csv.write_csv(new.select(["customer", "idle_weeks", "loyalty"]), folder / "tomorrow.csv")
     shutil.copy(Path(rules.__file__), folder / "rules.py")
     with contextlib.chdir(folder):
         for command in COMMANDS:
@@ -121,7 +125,9 @@ def run(folder: Path, *, seed: int = SEED, n: int = CUSTOMERS, logs: int = AFTER
         learned = Learned.load("policy.tailproof")
     console.print("[bold]The truth, which this shop knows because it was made[/bold]")
     show(console, the_truth(log, learned.predict, logs=logs))
-    console.print(f"\nThe log, the rules, the policy and the report are in {folder}.")
+    console.print(
+        f"\nThe logs, the rules, the policy, its decisions and the report are in {folder}."
+    )
 
 
 def main(words: Sequence[str] | None = None) -> int:

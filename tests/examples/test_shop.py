@@ -42,4 +42,5 @@ def test_the_demonstration_tells_the_story_in_80_columns(tmp_path, capsys, monke
     assert max(map(len, said.splitlines())) <= 80
     assert "truth" in said
     assert (tmp_path / "report.html").stat().st_size > 10_000
-    assert {each.name for each in tmp_path.iterdir()} >= {"shop.csv", "rules.py"}
+    files = {"shop.csv", "rules.py", "policy.tailproof", "report.html", "decisions.csv"}
+    assert {each.name for each in tmp_path.iterdir()} >= files
