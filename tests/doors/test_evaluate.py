@@ -452,7 +452,7 @@ def test_catalogue_settings_reach_the_base_and_typos_do_not():
         ("fqe", {"rigde": 1.0}, "FQE has no setting 'rigde'. It has aggregate_first"),
         ("fqe", {"ridge": -1.0}, "ridge must be a number of at least 0"),
         ("fqe", {"iterations": 0}, "iterations must be a whole number of at least 1"),
-        ("fqe", {"clip": 0.7}, "clip must lie in"),
+        ("fqe", {"clip": 0.7}, "clip must be a number in"),
         ("fqe", {"model": "forest"}, "model must be a scikit-learn regressor"),
         ("fqe", {"start": "one"}, "start must be 'reward' or 'zero'"),
         ("mis", {"mean": 3}, "mean must be one of tailproof.means"),

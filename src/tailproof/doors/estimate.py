@@ -242,6 +242,11 @@ class Estimate(Answered):
         return self.gain_over(None)
 
     @property
+    def critics(self) -> Critics | None:
+        """The members' critics, if the method has members and its base fits critics."""
+        return self.answer.critics if isinstance(self.answer, MemberValues) else None
+
+    @property
     def fold_values(self) -> FloatArray:
         """Ĵ_k of the healthy members, (K,)."""
         return self.folds.fold_values
