@@ -8,7 +8,7 @@
 a number moved or is gone; changed texts are counted (`--texts` prints them) and are no failure. `check`
 runs everything twice: nothing may move. `record --only` replaces a part of a file. A pattern is a part
 of DOOR/LOG/METHOD, such as "learn/", "/rows-gaps/" or "evaluate/steps/roam-*". FILE is by default
-results/frozen.json.gz, of da8d465.
+results/frozen.json.gz, which says of which commit it is.
 
 Sums in another order move a forest or a stopping rule by more than rounding, so that another processor
 may give other answers: record there with the old source tree on PYTHONPATH first.
