@@ -4,9 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
+from tailproof.doors.verdict import verdict_on
 from tailproof.errors import LevelError
-from tailproof.robust.gains import Mover, PairedGain, Quotient
-from tailproof.robust.spreads import Hall, hall_spread
+from tailproof.robust.gains import Mover, PairedGain, Quotient, _distance
+from tailproof.robust.spreads import (
+    AllEqual,
+    Hall,
+    hall_spread,
+    standalone_interval,
+    standalone_intervals,
+)
 
 
 def fieller(a, error_a, b, error_b, rho, z):
@@ -125,3 +132,23 @@ def test_heavy_tails_stretch_the_ends_of_a_gain_as_far_as_the_values_are_indepen
     # a tail above the logged value is one below the gain
     behind = Mover(Hall(5, 1e-9), Hall(3, 1, stretch=(1.0, 1.7)), 0.0)
     assert 2 - behind.ends(0.05, 0.05)[0] == pytest.approx(alone, rel=1e-6)
+
+
+@given(st.floats(-3, 3), st.floats(0, 2), st.floats(-2, 2), st.floats(1, 2), st.floats(0, 1))
+def test_ends_at_many_levels_at_once_are_those_at_each(centre, error, skewness, stretch, allowance):
+    misses = np.array([0.5, 0.2, 0.1, 0.05, 1e-3, 1e-7])
+    skewed = Hall(centre, error, skewness, allowance=allowance, stretch=(stretch, 1.0))
+    for spread in (skewed, AllEqual(centre, 30)):
+        each = [standalone_interval(spread, miss, miss) for miss in misses.tolist()]
+        assert np.array_equal(standalone_intervals(spread, misses), each)
+
+
+def test_a_verdict_and_its_bounds_compute_each_end_once():
+    pair = Mover(Hall(1.0, 0.3, 0.4), Hall(0.5, 0.2, 0.1), 0.25)
+    gain = PairedGain(value=0.5, reference=0.5, spread=pair)
+    _distance.cache_clear()
+    for _ in range(3):
+        verdict_on(gain, level=0.9)
+        gain.lower_bound(0.9)
+        gain.interval(0.9)
+    assert _distance.cache_info().misses == 4  # two levels, two ends

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -233,7 +234,7 @@ class Estimate(Answered):
         """The value of the logged policy, on the same scale and from the same rows."""
         return self.logged.value
 
-    @property
+    @cached_property
     def gain(self) -> PairedGain | FoldGain:
         """The gain over the logged policy, value − logged_value, with its own interval.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -210,7 +211,8 @@ def _hidden_reasons(
     return HiddenReasons(GAMMAS, tuple(gains), sign)
 
 
-class Paths(NamedTuple):
+@dataclass(frozen=True)
+class Paths:
     """Gains by tail pooling, with the policy's weights, and with weights that no state changes."""
 
     own: PooledPath
@@ -231,7 +233,7 @@ class Paths(NamedTuple):
         """The share of the difference between the two that is kept."""
         return 1.0 if (ratio := self._ratio) is None else 1 / (1 + ratio * ratio)
 
-    @property
+    @cached_property
     def _ratio(self) -> float | None:
         """The standard error of the difference over its size; None if either is 0."""
         moved = self.own.influence - self.marginal.influence

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import inf, isfinite, nan, pi, sqrt
 from typing import Any, Literal
 
@@ -23,7 +24,13 @@ from tailproof.robust.intervals import (
 )
 from tailproof.robust.parts import GainParts, Occurrences, gain_parts
 from tailproof.robust.pooling import PooledPath
-from tailproof.robust.spreads import AllEqual, Hall, Spread, standalone_interval
+from tailproof.robust.spreads import (
+    AllEqual,
+    Hall,
+    Spread,
+    standalone_interval,
+    standalone_intervals,
+)
 from tailproof.robust.tails import check_level, mad
 
 _QUANTILES = np.linspace(0, 4.5, 60)  # normal quantiles of the levels at which ends are compared
@@ -61,8 +68,7 @@ class Mover:
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
         """Return the interval ends with these error probabilities below and above."""
-        low, high = (self.reach(miss, side)(1.0) for side, miss in enumerate((below, above)))
-        return self.centre - low, self.centre + high
+        return self.centre - _distance(self, below, 0), self.centre + _distance(self, above, 1)
 
     def reach(self, miss: float, side: int) -> Callable[[float], float]:
         """Return the distance from θ₁ − r θ₂ to its lower (side 0) or upper end (1), by factor r."""
@@ -86,6 +92,11 @@ class Mover:
             return max(float(found), quantile * float(errors))
 
         return distance
+
+
+@lru_cache(maxsize=1000)  # a verdict, its interval and its bound ask for the same ends
+def _distance(pair: Mover, miss: float, side: int) -> float:
+    return pair.reach(miss, side)(1.0)
 
 
 @dataclass(frozen=True)
@@ -131,7 +142,7 @@ class Quotient:
         end = int(side > 0)
         known = isinstance(self.behind, AllEqual)
         reach: Callable[[float], Any] = (
-            pair.reach(miss, end) if self.lift or known else _distances(pair, (miss,), end)
+            pair.reach(miss, end) if self.lift or known else _distances(pair, np.array([miss]), end)
         )
 
         def beyond(ratio: float) -> float:
@@ -145,14 +156,12 @@ class Quotient:
         return _root(beyond, start, side * (self.error or abs(self.centre) or 1.0))
 
 
-def _distances(
-    pair: Mover, misses: Sequence[float] | FloatArray, side: int
-) -> Callable[[float], FloatArray]:
+def _distances(pair: Mover, misses: FloatArray, side: int) -> Callable[[float], FloatArray]:
     """Return the distances at these error probabilities to an end of θ₁ − r θ₂, by r, (misses,)."""
 
     def away(spread: Spread) -> FloatArray:
         own = _less_stretched(spread, pair.correlation)
-        ends = np.array([standalone_interval(own, p, p) for p in misses])
+        ends = standalone_intervals(own, misses)
         return np.asarray(np.maximum((ends - own.centre) * (-1, 1), 0.0))
 
     own, other = away(pair.ahead), away(pair.behind)

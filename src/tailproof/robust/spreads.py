@@ -60,13 +60,19 @@ class Hall:
         self, below: float, above: float, *, stretch: tuple[float, float] = (1.0, 1.0)
     ) -> tuple[float, float]:
         """Return the interval ends with these error probabilities below and above."""
-        low, high = (self.error * self._inverse(float(ndtri(p))) for p in (1 - below, above))
+        low, high = self._inverse(ndtri([1 - below, above])).tolist()
         low, high = stretch[0] * low + self.allowance, stretch[1] * high - self.allowance
         return self.centre - low, self.centre - high
 
-    def _inverse(self, x: float) -> float:
+    def stretched_ends(self, misses: FloatArray) -> FloatArray:
+        """Return the stretched ends with these error probabilities on both sides, (misses, 2)."""
+        low = self.stretch[0] * self._inverse(ndtri(1 - misses)) + self.allowance
+        high = self.stretch[1] * self._inverse(ndtri(misses)) - self.allowance
+        return self.centre - np.stack([low, high], axis=1)
+
+    def _inverse(self, x: FloatArray) -> FloatArray:
         k = self.skewness
-        return x if abs(k) < 1e-9 else 3 / k * (float(np.cbrt(1 + k * (x - k / 6))) - 1)
+        return self.error * (x if abs(k) < 1e-9 else 3 / k * (np.cbrt(1 + k * (x - k / 6)) - 1))
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,13 @@ def standalone_interval(spread: HasEnds, below: float, above: float) -> tuple[fl
     if isinstance(spread, Hall):
         return spread.ends(below, above, stretch=spread.stretch)
     return spread.ends(below, above)
+
+
+def standalone_intervals(spread: Spread, misses: FloatArray) -> FloatArray:
+    """Return the ends of `standalone_interval` with each of these probabilities, (misses, 2)."""
+    if isinstance(spread, Hall):
+        return spread.stretched_ends(misses)
+    return np.array([spread.ends(miss, miss) for miss in misses.tolist()])
 
 
 def centred(spread: Spread, robust: float) -> Spread:
