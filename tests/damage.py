@@ -138,7 +138,7 @@ def write_mapped(path: Path) -> None:
 
 
 def _mapped_rewards(path: Path) -> Path:
-    (file,) = path.with_suffix(".cache").glob("*/rewards.npy")
+    (file,) = path.with_suffix(".cache").glob("*/rewards")
     return file
 
 

@@ -26,7 +26,10 @@ def as_array(name: str, values: object, error: type[TailproofError]) -> AnyArray
             f"{name} has {int(masked.sum())} masked entries, the first at row {row}: they are missing. "
             f"Drop or impute these rows before building the log."
         )
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except ValueError as differ:
+        raise error(f"The rows of {name} differ in length. Give all as many entries.") from differ
 
 
 def order_by(*keys: AnyArray) -> IntArray:
@@ -42,6 +45,31 @@ def order_by(*keys: AnyArray) -> IntArray:
 def count_of(rows: SupportsInt) -> str:
     """Return a number of rows in words: "1 such row", "3 such rows"."""
     return f"{int(rows)} such row{'' if rows == 1 else 's'}"
+
+
+def refuse_rows(
+    bad: BoolArray,
+    rule: str,
+    advice: str,
+    error: type[TailproofError],
+    *,
+    values: Any = None,
+    row_of: Callable[[int], int] = int,
+) -> None:
+    """Raise `error` if some rows, (n,), break a rule; name the first, its value, and how many do.
+
+    `row_of` gives the number of a row in the file, if the rows were moved.
+    """
+    if not bad.any():
+        return
+    at = int(bad.argmax())
+    said = f"row {row_of(at)} ({count_of(bad.sum())}; the first row is 0)"
+    if values is None:
+        raise error(f"{rule}. This does not hold in {said}; {advice}.")
+    value = values[at]  # of NumPy or of Arrow
+    value = value.as_py() if hasattr(value, "as_py") else np.asarray(value).tolist()
+    shown = f"{value:g}" if isinstance(value, float) else f"{value!r:.80}"
+    raise error(f"{rule}. Got {shown} at {said}; {advice}.")
 
 
 def require_finite(name: str, values: FloatArray, error: type[TailproofError]) -> None:

@@ -152,8 +152,6 @@ def sync_folder(folder: Path) -> None:
 
 
 _LONGEST_LINE = 200
-#: Limit on the unpacked size: MOST_EXPANSION times the size of the file, plus MOST_EXTRA bytes.
-MOST_EXPANSION, MOST_EXTRA = 100, 1 << 24
 _CHECKSUM = "sha256"
 
 
@@ -204,7 +202,7 @@ def read_file(
         )
     try:
         with zipfile.ZipFile(io.BytesIO(rest)) as archive:
-            _refuse_bombs(archive, len(rest))
+            require_plausible(sum(each.file_size for each in archive.infolist()), len(rest))
             header = json.loads(archive.read("header.json"))
             arrays = {
                 name.removesuffix(".npy"): _array(archive.read(name))
@@ -238,6 +236,7 @@ _SAVED = {
     "features.maps": "Additive Basis Joint PerAction Polynomial Standardise",
     "io.columns": "Columns",
     "io.encoder": "Actions Encoder Variable",
+    "io.parquet": "Description",
     "io.steps": "Tally",
     "learners.cloning": "Cloning RegressionCloning TreeCloning",
     "learners.improvement": "Constant ForestFQI OneStep WithinSupport",
@@ -362,7 +361,9 @@ def _require_types(kind: Any, given: Mapping[str, Any]) -> None:
         if each.name not in given or not {*named} <= {*_TYPES, *_MODULES}:
             continue
         value, known = given[each.name], tuple(_TYPES[name] for name in named if name in _TYPES)
-        if type(value).__name__ not in named and not isinstance(value, known):
+        texts = str(each.type).startswith("tuple[str") and isinstance(value, tuple)
+        fits = type(value).__name__ in named or isinstance(value, known)
+        if not fits or (texts and not all(isinstance(text, str) for text in value)):
             raise TypeError(f"{each.name} must be {each.type}. Got {value!r:.40} instead")
 
 
@@ -436,12 +437,14 @@ def _version(path: str | Path, line: bytes, kind: str) -> int:
     return int(number)
 
 
-def _refuse_bombs(archive: zipfile.ZipFile, size: int) -> None:
-    """Raise if an archive would unpack to more than the limit."""
-    claimed = sum(entry.file_size for entry in archive.infolist())
-    limit = MOST_EXPANSION * size + MOST_EXTRA
+def require_plausible(claimed: int, size: int, times: int = 100, extra: int = 1 << 24) -> None:
+    """Raise if a file of `size` bytes claims to unpack to more than so many times that, and `extra`."""
+    limit = times * size + extra
     if claimed > limit:
-        raise ValueError(f"it would unpack to {claimed} bytes, and may have {limit}")
+        raise ValueError(
+            f"it unpacks to {claimed} bytes, and {limit} are the most for its size: it is damaged, or "
+            f"made to fill the memory"
+        )
 
 
 def _array(content: bytes) -> AnyArray:

@@ -189,7 +189,7 @@ def test_every_form_of_policy_decides_alike_without_us(answers):
         np.testing.assert_allclose(chances[read], wanted, atol=1e-12, err_msg=name)
         again = load_policy(graphs[name])  # and as a policy of the library
         assert np.array_equal(again(states[read]), codes[read]), name
-        assert hasattr(again, "probabilities") == (name in ("softmax", "clone"))
+        assert again.deterministic == (name not in ("softmax", "clone"))
 
 
 def test_a_regression_of_continuous_actions_takes_columns(tmp_path):

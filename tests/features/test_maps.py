@@ -15,7 +15,6 @@ from tailproof.features import (
     Trees,
     as_features,
     mixed_features,
-    named_features,
     table_for,
 )
 from tailproof.features.ladder import basis_for
@@ -158,7 +157,7 @@ def test_features_go_by_name_in_every_base(name, base):
 def test_an_unknown_name_is_refused_with_those_that_exist():
     with pytest.raises(MethodError, match=r"features must be .*Got 'wavelets'"):
         as_features("wavelets", small_log())
-    assert named_features("polynomial", small_log()).size == 2 * 7
+    assert as_features("polynomial", small_log()).size == 2 * 7
 
 
 def test_interactions_are_scikit_learns_products_of_state_and_action(rng):

@@ -54,7 +54,7 @@ def test_continuous_actions_of_several_columns_are_guessed():
 def test_a_better_name_beats_a_lesser_one():
     found = guess_columns(["x", "a", "action", "episode", "user_id", "reward"])
     assert found.action == ("action",)
-    assert found.episode == "episode"
+    assert found.episode == ("episode",)
     assert set(found.ignored) == {"a", "user_id"}
 
 
@@ -70,7 +70,7 @@ def test_a_time_that_is_a_state_still_orders_the_rows():
 
 def test_false_means_there_is_none():
     found = resolve_columns([*PLAIN, "prob", "episode"], propensity=False, episode=False)
-    assert (found.propensity, found.episode) == (None, None)
+    assert (found.propensity, found.episode) == ((), ())
 
 
 def test_a_pattern_takes_what_no_other_part_has():

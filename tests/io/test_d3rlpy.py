@@ -116,16 +116,22 @@ def test_what_d3rlpy_cannot_hold_is_refused():
         ([], "The d3rlpy data set has none"),
         (
             [Episode(np.zeros((2, 1)), np.zeros((3, 1)), np.zeros(2), True)],
-            "Episode 0 has 2 observ",
+            "actions of episode 0 must hold 2 rows",
         ),
         (
             [Episode(np.zeros((0, 1)), np.zeros((0, 1)), np.zeros(0), True)],
-            "Episode 0 has 0 observ",
+            "Episode 0 has none",
         ),
-        ([Episode(np.array(["a"]), np.zeros((1, 1)), np.zeros(1), True)], "array of numbers"),
-        ([Episode(np.zeros((1, 1)), np.array([["a"]]), np.zeros(1), True)], "actions must be numb"),
+        (
+            [Episode(np.array(["a"]), np.zeros((1, 1)), np.zeros(1), True)],
+            "observations of episode 0",
+        ),
+        (
+            [Episode(np.zeros((1, 1)), np.array([["a"]]), np.zeros(1), True)],
+            "actions of episode 0",
+        ),
         ([Episode(np.array([[np.nan]]), np.zeros((1, 1)), np.zeros(1), True)], "must be finite"),
-        ([Episode([], np.zeros((1, 1)), np.zeros(1), True)], "must be an array or several"),
+        ([Episode([], np.zeros((1, 1)), np.zeros(1), True)], "Episode 0 has none"),
         ([SimpleNamespace(observations=np.zeros((1, 1)))], "has no attribute 'actions'"),
         (
             [Episode(np.zeros((1, p)), np.zeros((1, 1)), np.zeros(1), True) for p in (1, 2)],

@@ -128,13 +128,14 @@ def test_several_columns_name_an_episode(tmp_path):
     for source in (table, tmp_path / "log.csv"):
         reading = read(source, state="*", episode=["house", "day"], **parts)
         assert reading.columns.state == ("age",)
-        assert reading.columns.episode == "house,day"
+        assert reading.columns.episode == ("house", "day")
         assert reading.log.rewards.tolist() == expected.rewards.tolist()
         assert reading.log.episode_ids.tolist()[0] == "1 / 7"
     path = tmp_path / "log.parquet"
     table.to_parquet(path)
-    with pytest.raises(LogError, match=r"one column. Got house, day; read it with lazy=False"):
-        read(path, lazy=True, state="age", episode=["house", "day"], **parts)
+    mapped = read(path, lazy=True, state="age", episode=["house", "day"], **parts).log
+    assert mapped.rewards.tolist() == expected.rewards.tolist()
+    assert mapped.episode_ids.tolist() == reading.log.episode_ids.tolist()
 
 
 def visits(rows):

@@ -155,7 +155,7 @@ def test_lists_of_available_actions(table):
 
 def test_what_was_taken_was_available(table):
     wrong = table.assign(available_a=False)
-    with pytest.raises(LogError, match=r"'a' was taken in row \d+ .*where it was not available"):
+    with pytest.raises(LogError, match=r"must have been available\. Got 'a' at row \d+ "):
         read_log(wrong, state="x", available="available_*")
-    with pytest.raises(LogError, match="one column that says where 'c' is available"):
+    with pytest.raises(LogError, match="none is named after 'c'"):
         read_log(table, state="x", available=["available_a", "available_b"])

@@ -1,8 +1,6 @@
 """Files that would read others, fill the memory, or say of themselves what is not so."""
 
 import gzip
-import json
-import zlib
 
 import h5py
 import numpy as np
@@ -14,6 +12,7 @@ import pytest
 import tailproof.io.tables
 from tailproof import Log
 from tailproof.errors import LogError, MethodError
+from tailproof.files import opened_page, sealed_page
 from tailproof.io import read_log, write_log
 from tailproof.io.tables import LimitedStream, naming_the_file
 
@@ -114,7 +113,7 @@ def test_a_file_that_claims_more_than_it_can_stand_for_is_refused(tmp_path, monk
     path = d4rl(tmp_path / "log.hdf5", without=["observations"])
     with h5py.File(path, "a") as file:
         file.create_dataset("observations", (10**9, 2), float, chunks=(1000, 2), compression="gzip")
-    with pytest.raises(LogError, match="more than its file can hold"):
+    with pytest.raises(LogError, match="the most for its size"):
         read_log(path)
 
 
@@ -154,35 +153,42 @@ def test_a_limited_stream_is_the_stream_until_its_limit(tmp_path):
 def forged(path, change):
     log = Log.from_arrays([[0.0], [1.0]], [1, 0], [1.0, 2.0], [[1.0], [2.0]], episode=["a", "a"])
     table = pq.read_table(write_log(log, path))
-    description = json.loads(table.schema.metadata[b"tailproof"])
-    del description["checksum"]
-    description = change(description)
-    if isinstance(description, dict):
-        text = json.dumps(description, sort_keys=True).encode()
-        description["checksum"] = zlib.crc32(text)
-    content = json.dumps(description) if not isinstance(description, bytes) else description
+    page = opened_page(table.schema.metadata[b"tailproof"], "It")
+    changed = change(page["log"])
+    content = changed if isinstance(changed, bytes) else sealed_page({**page, "log": changed})
     pq.write_table(table.replace_schema_metadata({b"tailproof": content}), path)
     return path
+
+
+def with_part(page, part, value):
+    return {**page, "columns": {**page["columns"], part: value}}
+
+
+def with_kind(page, part, value):
+    return {**page, "kinds": {"mapping": {**page["kinds"]["mapping"], part: value}}}
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda d: {**d, "types": {}},
-        lambda d: {**d, "types": {**d["types"], "states": "V100000000"}},
-        lambda d: {**d, "types": {**d["types"], "episode": "nothing"}},
-        lambda d: {**d, "types": {**d["types"], "states": 3}},
-        lambda d: {**d, "columns": ["episode"]},
-        lambda d: {**d, "columns": None},
-        lambda d: {**d, "state": [["x"]]},
-        lambda d: {**d, "state": "state_0"},
-        lambda d: {**d, "next_state": []},
-        lambda d: {**d, "space": {"n": "two"}},
-        lambda d: {**d, "space": {"n": -1}},
+        lambda d: {**d, "kinds": {"mapping": {}}},
+        lambda d: with_kind(d, "states", "V100000000"),
+        lambda d: with_kind(d, "episode", "nothing"),
+        lambda d: with_kind(d, "states", 3),
+        lambda d: {**d, "written": ["episode"]},
+        lambda d: {**d, "written": None},
+        lambda d: with_part(d, "state", [["x"]]),
+        lambda d: with_part(d, "state", "state_0"),
+        lambda d: with_part(d, "next_state", []),
+        lambda d: with_part(d, "reward", 3),
+        lambda d: with_part(d, "episode", ["nobody"]),
+        lambda d: {**d, "space": {"class": "Discrete", "n": "two"}},
+        lambda d: {**d, "space": {"class": "Discrete", "n": -1}},
         lambda d: {**d, "space": []},
-        lambda d: {**d, "space": {"dimension": None}},
+        lambda d: {**d, "space": {"class": "Continuous", "dimension": None}},
         lambda d: {**d, "state_names": None},
-        lambda d: {k: v for k, v in d.items() if k != "action"},
+        lambda d: {**d, "encoder": {"class": "Discrete", "n": 2}},
+        lambda d: {k: v for k, v in d.items() if k != "columns"},
         lambda d: [d],
         lambda d: "text",
         lambda d: None,

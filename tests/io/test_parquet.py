@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tailproof import Continuous, Discrete, Log
 from tailproof.errors import LogError
+from tailproof.files import opened_page, sealed_page
 from tailproof.io import read, read_log, write_log
 
 TIMES = int(os.environ.get("TAILPROOF_FUZZ", "1"))
@@ -167,13 +168,17 @@ def test_a_damaged_file_gives_an_error_or_the_same_log(tmp_path):
     assert min(seen.values()) > 0
 
 
+def resealed(text, **changes):
+    return sealed_page({**opened_page(text.encode(), "It"), **changes}).decode()
+
+
 def test_a_file_of_another_version_or_with_a_damaged_description_is_refused(tmp_path):
     path = write_log(small_log(), tmp_path / "log.parquet")
     table = pq.read_table(path)
     text = table.schema.metadata[b"tailproof"].decode()
     for other, said in (
-        (text.replace('"version": 2', '"version": 1'), "another version of tailproof"),
-        (text.replace("never", "nevar"), "is damaged: its description"),
+        (resealed(text, version=1), "another version of tailproof"),
+        (text.replace("never", "nevar"), "is damaged: .*its description"),
         ("[]", "is damaged"),
         ("?", "is damaged"),
     ):

@@ -1,9 +1,11 @@
 """Estimated propensities: what calibration undoes, who is fitted on whom, and what is reported."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow.parquet import write_table
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
@@ -246,11 +248,14 @@ def by_action(n=2000, seed=0):
 
 
 @pytest.mark.parametrize("choice", ["p_*", ["p_sms", "p_no_email", "p_email"]])
-def test_each_row_has_the_propensity_in_the_column_of_its_action(choice):
+def test_each_row_has_the_propensity_in_the_column_of_its_action(choice, tmp_path):
     table, taken = by_action()
     reading = read(table, propensity=choice, state="*")
     np.testing.assert_allclose(reading.log.propensity, taken)
     assert (reading.columns.state, reading.cautions) == (("x",), ())
+    path = write_table(pa.table(table), tmp_path / "log.parquet") or tmp_path / "log.parquet"
+    mapped = read(path, propensity=choice, state="*", lazy=True).log
+    np.testing.assert_allclose(mapped.propensity, taken)
     known = evaluate(reading.log, Column("p_*")).value  # the policy that logged
     assert known == pytest.approx(np.mean(table["reward"]), abs=0.02)
 
@@ -259,12 +264,12 @@ def test_propensities_by_action_are_checked():
     table, _ = by_action()
     with pytest.raises(LogError, match=r"none is named after 'sms'"):
         read(table | {"p_other": table["p_sms"]}, propensity=["p_email", "p_no_email", "p_other"])
-    with pytest.raises(LogError, match=r"must be at least 0 and add up to 1. Got .* in row 0"):
+    with pytest.raises(LogError, match=r"must be at least 0 and add up to 1. Got .* at row 0"):
         read(table | {"p_sms": 1 - table["p_sms"]}, propensity="p_*")
     gaps = table | {"p_sms": [None, *table["p_sms"][1:]]}
     gaps["action"] = np.array(["sms", *table["action"][1:]])
     gaps["p_email"] = np.array([1 - table["p_no_email"][0], *table["p_email"][1:]])
-    with pytest.raises(LogError, match=r"Column 'p_\*' has 1 missing value, the first at row 0"):
+    with pytest.raises(LogError, match=r"must be known.* in row 0"):
         read(gaps, propensity="p_*")
 
 

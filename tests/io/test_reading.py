@@ -430,10 +430,10 @@ def test_notes_are_said_by_the_description():
         ({"action": ["a", None, "b"]}, "'action' has 1 missing value"),
         ({"action": [1, None, 2]}, "'action' has 1 missing value"),
         ({"propensity": [0.5, 0.0, 0.5]}, "propensity must lie in .* Got 0 at row 1"),
-        ({"propensity": [0.5, 1.5, 0.5]}, r"Got 1.5 at row 1 \(1 such row\); .* at most 1"),
+        ({"propensity": [0.5, 1.5, 0.5]}, r"Got 1.5 at row 1 \(1 such row.* at most 1"),
         ({"done": ["yes", "no", "so"]}, "'done' must hold true and false, .* Got 'so' at row 2"),
         ({"done": [0, 1, 2]}, "'done' must hold true and false, .* or 1 and 0. Got 2 at row 2"),
-        ({"propensity": [50.0, 30.0, 20.0]}, r"Got 50 at row 0 \(3 such rows\).* divide .* by 100"),
+        ({"propensity": [50.0, 30.0, 20.0]}, r"Got 50 at row 0 \(3 such rows.* divide .* by 100"),
         ({"done": [0, 0, 0]}, "no row is marked as the end of an episode"),
         ({"episode": [1, None, 2]}, "'episode' has 1 missing value"),
         ({"episode": [[1], [1], [2]]}, "'episode' must hold labels"),
@@ -444,7 +444,7 @@ def test_notes_are_said_by_the_description():
         ({"next_x_1": [1.0, 2.0, 3.0]}, "next states, but neither an episode column nor flags"),
         (
             {"episode": [1, 1, 2], "next_x_1": [None, 1.0, 1.0]},
-            "The next state may be missing only at the last row.* It is at row 0",
+            "The next state may be missing only at the last row.* in row 0",
         ),
         (
             {"action_0": [1, 2, 3], "action_1": [1, 2, 3], "action": None},

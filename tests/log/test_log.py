@@ -144,12 +144,12 @@ NAN = np.array([1.0, 2.0, np.nan, 4.0, 5.0, 6.0])
         ),
         (
             {"terminated": [1, 0, 0, 0, 0, 0]},
-            r"terminated may be true only at the last row of an episode\. Row 0 is terminated but",
+            r"terminated may be true only at the last row of an episode, .* in row 0",
         ),
         ({"terminated": [0.5] * 6}, r"terminated must be booleans\. Got dtype float64"),
         (
             {"propensity": [0.5, 0.5, 0.0, 0.5, 0.5, 0.5]},
-            r"propensity must lie in \(0, 1\]\. Got 0 at row 2 \(1 such row\); an action that was",
+            r"propensity must lie in \(0, 1\]\. Got 0 at row 2 \(1 such row.*an action that was",
         ),
         ({"propensity": [1.5] * 6}, r"propensity must lie in \(0, 1\]\. Got 1\.5 at row 0"),
         ({"state_names": ["one"]}, r"state_names must name the 2 state variables\. Got 1"),
@@ -171,7 +171,7 @@ def test_an_empty_log_is_refused():
 
 
 def test_continuous_actions_stay_within_their_bounds():
-    with pytest.raises(LogError, match=r"within the action space's bounds\. Got \[2\.\] at row 0"):
+    with pytest.raises(LogError, match=r"within the action space's bounds\. Got \[2\.0\] at row 0"):
         small(actions=np.full(6, 2.0), action_space=Continuous(1, (-1.0,), (1.0,)))
     with pytest.raises(LogError, match="actions must have 2 columns, as the action space does"):
         small(actions=np.full(6, 0.0), action_space=Continuous(2))
@@ -201,10 +201,13 @@ HIDDEN = np.ma.array(np.ones(6), mask=[0, 0, 1, 0, 0, 0])
         ({"states": DATES}, r"states must be real numbers\. Got dtype datetime64"),
         ({"actions": DATES, "action_space": 20_000}, "Discrete actions must be integers"),
         ({"propensity": DATES}, "propensity must be floats"),
-        ({"episode": [*DATES[:5], np.datetime64("NaT")]}, "episode must label every row. Got NaT"),
-        ({"group": [*DATES[:5], np.datetime64("NaT")]}, "group must label every row. Got NaT"),
-        ({"group": [0.0, 0, 0, 0, 0, np.nan]}, "group must label every row. Got NaN at row 5"),
-        ({"group": np.array(["a"] * 5 + [None])}, "group must label every row. Got None at row 5"),
+        (
+            {"episode": [*DATES[:5], np.datetime64("NaT")]},
+            "episode must label every row.* in row 5",
+        ),
+        ({"group": [*DATES[:5], np.datetime64("NaT")]}, "group must label every row.* in row 5"),
+        ({"group": [0.0, 0, 0, 0, 0, np.nan]}, "group must label every row.* in row 5"),
+        ({"group": np.array(["a"] * 5 + [None])}, "group must label every row.* in row 5"),
         ({"episode": np.array([0, 1, 2, 3, 4, "x"], dtype=object)}, "labels of one kind"),
         ({"terminated": [0, 2, 0, 0, 0, 0]}, "terminated must be booleans.*such as 2"),
         ({"truncated": [0, -1, 0, 0, 0, 0]}, "truncated must be booleans.*such as -1"),

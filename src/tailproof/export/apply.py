@@ -10,7 +10,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tailproof.arrays import AnyArray, FloatArray
+from tailproof.arrays import FloatArray
 from tailproof.doors.learned import KIND, Learned
 from tailproof.errors import LogError, PolicyError, listed
 from tailproof.export.onnx import load
 from tailproof.files import is_file_of, require_outputs, written_whole
 from tailproof.io.encoder import Encoder
+from tailproof.io.mapped import open_data_set
 from tailproof.io.past import states_with_past
-from tailproof.io.tables import CSV_SUFFIXES, naming_the_file, open_table, pieces_of_csv
+from tailproof.io.tables import file_kind, open_table, pieces_of_csv
 from tailproof.io.values import amounts_as_written, as_labels, is_text, spellings
 from tailproof.log.spaces import Discrete
 from tailproof.policies.forms import action_probabilities, draw
@@ -89,7 +90,7 @@ class Decisions:
         self.labels = np.array(space.names, dtype=object)
         self.rng = np.random.default_rng(self.seed)
 
-    def of(self, piece: pa.Table) -> dict[str, AnyArray]:
+    def of(self, piece: pa.Table) -> dict[str, pa.Array]:
         """Return action, probability and reason of each row, (n,); None where there is none."""
         if self.known is None:
             asked = piece
@@ -118,7 +119,11 @@ class Decisions:
             self.actions.update(action[read])
             self._drift(states[read])
         self.rows += n
-        return {"action": action, "probability": probability, "reason": reasons}
+        return {
+            "action": pa.array(action, pa.string()),
+            "probability": pa.array(probability, pa.float64()),
+            "reason": pa.array(reasons, pa.string()),
+        }
 
     def _draws(self, piece: pa.Table) -> FloatArray:
         """Return a uniform number for each row, (n,)."""
@@ -227,11 +232,11 @@ def apply(
     if past is not None:
         known = states_with_past(encoder, past, table, episode=episode, reward=reward)
     decisions = Decisions(found, encoder, most_likely, seed, by, known)
-    new = tuple(prefix + name for name in ("action", "probability", "reason"))
     names, pieces = _pieces(table, encoder, as_text=Path(out).suffix == ".csv")
     decisions.plain = _amounts(str(table), encoder, pieces())
     if by is not None and by not in names:
         raise LogError(f"{table} has no column {by!r}; it has {listed(names, 20)}.", argument="by")
+    new = [prefix + name for name in ("action", "probability", "reason")]
     if taken := [name for name in new if name in names]:
         raise LogError(
             f"{table} has a column {taken[0]!r} already, which would be lost. Rename it, or choose "
@@ -240,7 +245,9 @@ def apply(
         )
     with written_whole(out) as unfinished, _writer(unfinished, Path(out).suffix) as write:
         for piece in pieces():
-            write(piece, dict(zip(new, decisions.of(piece).values(), strict=True)))
+            for name, column in decisions.of(piece).items():
+                piece = piece.append_column(prefix + name, column)
+            write(piece)
         done = decisions.summary()
         if not done.actions:
             column = next(iter(done.refused), None)
@@ -261,11 +268,14 @@ def _pieces(
     """
     source = open_table(table)
     encoder.require(source.names, source.label)
-    name = str(table).lower()
-    if as_text and name.endswith(CSV_SUFFIXES):
+    kind = file_kind(table)
+    if as_text and kind == "csv":
         return source.names, lambda: pieces_of_csv(Path(table), source.label)
-    if name.endswith(".parquet") and Path(table).is_file():
-        return source.names, lambda: _pieces_of_parquet(Path(table), source.label)
+    if kind == "parquet":
+        data = open_data_set(table)
+        return source.names, lambda: (
+            pa.Table.from_batches([batch]) for _, batch in data.batches(source.names)
+        )
 
     read = source.read(source.names, encoder.texts)
     starts = range(0, read.num_rows, _PIECE)
@@ -288,60 +298,35 @@ def _amounts(label: str, encoder: Encoder, pieces: Iterator[pa.Table]) -> dict[s
     return {name: plain for name, plain in found.items() if plain is not None}
 
 
-def _pieces_of_parquet(path: Path, label: str) -> Iterator[pa.Table]:
-    from pyarrow.parquet import ParquetFile
-
-    with (
-        naming_the_file(label, "The file is damaged or not Parquet; write it again."),
-        ParquetFile(path, page_checksum_verification=True) as file,
-    ):
-        for batch in file.iter_batches(_PIECE):
-            yield pa.Table.from_batches([batch])
-
-
-Write = Callable[[pa.Table, Mapping[str, AnyArray]], None]
+Write = Callable[[pa.Table], None]
 
 
 @contextmanager
 def _writer(path: Path, suffix: str) -> Iterator[Write]:
-    """Yield a function that writes pieces of the table with their decisions."""
-    if suffix == ".parquet":
-        with _parquet_writer(path) as write:
-            yield write
-        return
-    with path.open("w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-
-        def write_csv(piece: pa.Table, decided: Mapping[str, AnyArray]) -> None:
-            if file.tell() == 0:
-                lines.writerow([*piece.column_names, *decided])
-            columns = [column.to_pylist() for column in piece.columns]
-            lines.writerows(zip(*columns, *decided.values(), strict=True))
-
-        def write_json(piece: pa.Table, decided: Mapping[str, AnyArray]) -> None:
-            for i, row in enumerate(piece.to_pylist()):
-                given = {**row, **{name: values[i] for name, values in decided.items()}}
-                file.write(json.dumps(given, ensure_ascii=False, default=str) + "\n")
-
-        yield write_csv if suffix == ".csv" else write_json
-
-
-@contextmanager
-def _parquet_writer(path: Path) -> Iterator[Write]:
+    """Yield a function that writes pieces of a table to a file."""
     from pyarrow.parquet import ParquetWriter
 
-    writers: list[Any] = []
+    with ExitStack() as closing:
+        if suffix == ".parquet":
+            writers: list[Any] = []
 
-    def write(piece: pa.Table, decided: Mapping[str, AnyArray]) -> None:
-        for name, values in decided.items():
-            kind = pa.float64() if name.endswith("probability") else pa.string()
-            piece = piece.append_column(name, pa.array(values, kind))
-        if not writers:
-            writers.append(ParquetWriter(path, piece.schema))
-        writers[0].write_table(piece.cast(writers[0].schema))
+            def write_parquet(piece: pa.Table) -> None:
+                if not writers:
+                    writers.append(closing.enter_context(ParquetWriter(path, piece.schema)))
+                writers[0].write_table(piece.cast(writers[0].schema))
 
-    try:
-        yield write
-    finally:
-        for each in writers:
-            each.close()
+            yield write_parquet
+            return
+        file = closing.enter_context(path.open("w", encoding="utf-8", newline=""))
+        lines = csv.writer(file, lineterminator="\n")
+
+        def write_csv(piece: pa.Table) -> None:
+            if file.tell() == 0:
+                lines.writerow(piece.column_names)
+            lines.writerows(zip(*(each.to_pylist() for each in piece.columns), strict=True))
+
+        def write_json(piece: pa.Table) -> None:
+            for row in piece.to_pylist():
+                file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+
+        yield write_csv if suffix == ".csv" else write_json

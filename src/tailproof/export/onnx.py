@@ -183,7 +183,7 @@ _OPSET, _ML_OPSET, _IR_VERSION = 18, 3, 9  # supported by runtimes of the last y
 #: Properties of a graph with its description, and with the SHA-256 of its bytes.
 METADATA_KEY, CHECKSUM_KEY = "tailproof", "tailproof-sha256"
 INSTALL = "'tailproof[onnx]'"
-UNSEALED = b"0" * 64  # placeholder for the checksum while it is computed
+_UNSEALED = "0" * 64  # placeholder for the checksum while it is computed
 Output = tuple[str, str, list[Any]]  # name in the graph, number type, shape
 
 
@@ -207,7 +207,14 @@ def export_policy(policy: CriticPolicy, path: str | Path) -> None:
         probabilities = graph.node("MatMul", graph.node("Softmax", scaled, axis=1), spread)
     outputs = graph.decided(actions, probabilities, policy.n_actions, policy.action_labels)
     outputs["values"] = (values, "DOUBLE", ["n", len(policy.actions)])
-    graph.write(Path(path), dimension, outputs, _metadata(policy), encoder=policy.encoder)
+    marks = None if policy.taught is None else np.asarray(policy.taught, dtype="<i8").tobytes()
+    metadata = {
+        **made_for(policy),
+        "taught": None if marks is None else b64encode(marks).decode(),
+        "n_actions": policy.n_actions,
+        "draws": isinstance(policy, SoftmaxPolicy),
+    }
+    graph.write(Path(path), dimension, outputs, metadata, encoder=policy.encoder)
 
 
 def export_regression(policy: LinearPolicy, path: str | Path) -> None:
@@ -232,27 +239,14 @@ def _require_name(path: str | Path) -> None:
         )
 
 
-def _metadata(policy: CriticPolicy) -> dict[str, Any]:
-    """Return the names of states and actions and the hashes of the training episodes."""
-    marks = None if policy.taught is None else np.asarray(policy.taught, dtype="<i8").tobytes()
-    return {
-        **made_for(policy),
-        "taught": None if marks is None else b64encode(marks).decode(),
-        "n_actions": policy.n_actions,
-        "draws": isinstance(policy, SoftmaxPolicy),
-    }
-
-
-def sealed_graph(model: Any, metadata: dict[str, Any] | None = None) -> bytes:
+def _sealed(model: Any, metadata: dict[str, Any]) -> bytes:
     """Return the bytes of an ONNX model with its description and a checksum."""
-    given = {} if metadata is None else {METADATA_KEY: sealed_page(metadata).decode()}
-    for key, value in {**given, CHECKSUM_KEY: UNSEALED.decode()}.items():
+    for key, value in ((METADATA_KEY, sealed_page(metadata).decode()), (CHECKSUM_KEY, _UNSEALED)):
         entry = model.metadata_props.add()
         entry.key, entry.value = key, value
     content: bytes = model.SerializeToString()
-    digest = hashlib.sha256(content).hexdigest().encode()
-    head, _, tail = content.rpartition(UNSEALED)
-    return head + digest + tail
+    head, _, tail = content.rpartition(_UNSEALED.encode())
+    return head + hashlib.sha256(content).hexdigest().encode() + tail
 
 
 def _values(graph: Graph, policy: CriticPolicy) -> tuple[str, int | str]:
@@ -384,7 +378,7 @@ class Graph:
         metadata = {**metadata, "by_column": by_column}
         model.ir_version = _IR_VERSION
         self.onnx.checker.check_model(model)
-        write_whole(path, sealed_graph(model, metadata))
+        write_whole(path, _sealed(model, metadata))
 
     def _over_columns(
         self, outputs: dict[str, Output], encoder: Encoder, kind: str
@@ -425,70 +419,19 @@ _TYPES = {
 
 
 @dataclass(frozen=True, eq=False)
-class _OnnxGraph:
-    """An ONNX graph with one input, states (n, p), or with the columns of a table as inputs.
+class OnnxPolicy:
+    """A policy in an ONNX graph, whose inputs are states (n, p), or the columns of a table.
 
     It keeps the bytes of the file, so that it can be sent to other processes and machines, and later
     changes of the file have no effect.
-    """
 
-    path: str
-    content: bytes = field(repr=False)
-    n_actions: int | None = None
-    state_names: tuple[str, ...] = ()
-    action_labels: tuple[str, ...] | None = None
-    encoder: Encoder | None = field(default=None, repr=False)
-    taught: IntArray | None = field(default=None, repr=False)
-    by_column: bool = False  # whether the inputs are the columns of the encoder
-
-    @cached_property
-    def session(self) -> Any:
-        """The runtime's session, created on first use."""
-        return _session(self.path, self.content)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "session"}
-
-    def run(self, states: FloatArray, wanted: str) -> AnyArray:
-        """Return one output of the graph, (n, ...)."""
-        if self.by_column:
-            return self._run_columns(states, wanted)
-        given = self.session.get_inputs()[0]
-        names = [each.name for each in self.session.get_outputs()]
-        output = wanted if wanted in names else names[0]
-        array, fixed = _as_input(states, given, self.path), given.shape[0]
-        count = len(array)
-        size = fixed if isinstance(fixed, int) and fixed > 0 else max(count, 1)
-        if size == fixed:  # pad the last batch
-            array = np.pad(array, ((0, -count % size if count else size), (0, 0)))
-        batches = np.split(array, range(size, len(array), size))
-        found = [self._answers({given.name: batch}, len(batch), output) for batch in batches]
-        return np.concatenate(found)[:count]
-
-    def _run_columns(self, states: FloatArray, wanted: str) -> AnyArray:
-        """Return one output of a graph over columns, (n, ...)."""
-        encoder = self.encoder
-        assert encoder is not None  # `load_onnx` has matched it with the inputs
-        array = checked_states(states, len(encoder.state_names), PolicyError)
-        return self._answers(columns_of(encoder, array), len(array), wanted)
-
-    def _answers(self, given: dict[str, AnyArray], count: int, output: str) -> AnyArray:
-        try:
-            values = np.asarray(self.session.run([output], given)[0])
-        except Exception as error:  # onnxruntime has a type of its own for every way to fail
-            reason = str(error).splitlines()[0]
-            raise PolicyError(f"The policy in {self.path} could not be run: {reason}") from error
-        if values.ndim == 0 or len(values) != count:
-            raise PolicyError(
-                f"The policy in {self.path} must answer with a row for each state. Got the shape "
-                f"{values.shape} for {count} states."
-            )
-        return values
-
-
-@dataclass(frozen=True, eq=False)
-class OnnxPolicy(_OnnxGraph):
-    """A deterministic policy in an ONNX graph: its output ``actions``, or else its first output.
+    Attributes
+    ----------
+    deterministic
+        Whether it takes its output ``actions``, or else its first output. Otherwise its output
+        ``probabilities`` is a distribution over discrete actions.
+    by_column
+        Whether its inputs are the columns of the encoder.
 
     Examples
     --------
@@ -505,30 +448,68 @@ class OnnxPolicy(_OnnxGraph):
     True
     """
 
+    path: str
+    content: bytes = field(repr=False)
+    deterministic: bool = True
+    by_column: bool = False
+    n_actions: int | None = None
+    state_names: tuple[str, ...] = ()
+    action_labels: tuple[str, ...] | None = None
+    encoder: Encoder | None = field(default=None, repr=False)
+    taught: IntArray | None = field(default=None, repr=False)
+
+    @cached_property
+    def session(self) -> Any:
+        """The runtime's session, created on first use."""
+        return _session(self.path, self.content)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "session"}
+
     @one_or_many
     def __call__(self, states: FloatArray) -> AnyArray:
-        """Return one action per state, (n,) or (n, q); for one state (p,), one action."""
-        return self.run(states, "actions")
-
-
-@dataclass(frozen=True, eq=False)
-class OnnxStochasticPolicy(_OnnxGraph):
-    """A distribution over discrete actions in an ONNX graph: its output ``probabilities``.
-
-    Calling it returns the most likely action.
-    """
-
-    @one_or_many
-    def __call__(self, states: FloatArray) -> AnyArray:
-        """Return the most likely action in each state, (n,); for one state (p,), one action."""
+        """Return the likeliest action in each state, (n,) or (n, q); for one state (p,), one action."""
+        if self.deterministic:
+            return self.run(states, "actions")
         return np.asarray(self.probabilities(states).argmax(axis=1))
 
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return π(a | s), (n, A)."""
         return np.asarray(self.run(states, "probabilities"), dtype=float)
 
+    def run(self, states: FloatArray, wanted: str) -> AnyArray:
+        """Return one output of the graph, (n, ...)."""
+        if self.by_column:
+            assert self.encoder is not None  # `load_onnx` has matched it with the inputs
+            array = checked_states(states, len(self.encoder.state_names), PolicyError)
+            return self._answers(columns_of(self.encoder, array), len(array), wanted)
+        given = self.session.get_inputs()[0]
+        names = [each.name for each in self.session.get_outputs()]
+        output = wanted if wanted in names else names[0]
+        array, fixed = _as_input(states, given, self.path), given.shape[0]
+        count = len(array)
+        size = fixed if isinstance(fixed, int) and fixed > 0 else max(count, 1)
+        if size == fixed:  # pad the last batch
+            array = np.pad(array, ((0, -count % size if count else size), (0, 0)))
+        batches = np.split(array, range(size, len(array), size))
+        found = [self._answers({given.name: batch}, len(batch), output) for batch in batches]
+        return np.concatenate(found)[:count]
 
-def load_onnx(path: str | Path) -> OnnxPolicy | OnnxStochasticPolicy:
+    def _answers(self, given: dict[str, AnyArray], count: int, output: str) -> AnyArray:
+        try:
+            values = np.asarray(self.session.run([output], given)[0])
+        except Exception as error:  # onnxruntime has a type of its own for every way to fail
+            reason = str(error).splitlines()[0]
+            raise PolicyError(f"The policy in {self.path} could not be run: {reason}") from error
+        if values.ndim == 0 or len(values) != count:
+            raise PolicyError(
+                f"The policy in {self.path} must answer with a row for each state. Got the shape "
+                f"{values.shape} for {count} states."
+            )
+        return values
+
+
+def load_onnx(path: str | Path) -> OnnxPolicy:
     """Return the policy in an ONNX graph: one of ours, or any other with states (n, p) as input.
 
     The graph must be one file: weights in other files are not read.
@@ -556,7 +537,7 @@ def load_onnx(path: str | Path) -> OnnxPolicy | OnnxStochasticPolicy:
         )
     if draws is None:  # a graph that was made elsewhere
         draws = "probabilities" in (each.name for each in session.get_outputs())
-    policy = (OnnxStochasticPolicy if draws else OnnxPolicy)(str(path), content, **described)
+    policy = OnnxPolicy(str(path), content, deterministic=not draws, **described)
     vars(policy)["session"] = session
     return policy
 
@@ -581,7 +562,7 @@ def _is_sealed(content: bytes, path: str) -> bool:
         return False
     found = re.search(CHECKSUM_KEY.encode() + rb"\x12@([0-9a-f]{64})", content)
     seal = b"" if found is None else found[1]
-    unsealed = content.replace(seal, UNSEALED) if seal else content
+    unsealed = content.replace(seal, _UNSEALED.encode()) if seal else content
     if hashlib.sha256(unsealed).hexdigest().encode() != seal:
         raise _damaged(path)
     return True

@@ -1,6 +1,6 @@
 """Feature maps φ(s, a): the paper's, and richer ones for logs that need them."""
 
-from tailproof.features.ladder import NAMES, as_features, named_features, table_for
+from tailproof.features.ladder import NAMES, as_features, table_for
 from tailproof.features.maps import (
     Additive,
     Basis,
@@ -41,6 +41,5 @@ __all__ = [
     "at_every_action",
     "default_features",
     "mixed_features",
-    "named_features",
     "table_for",
 ]

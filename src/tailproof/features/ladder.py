@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray
-from tailproof.errors import MethodError
 from tailproof.features.maps import (
     Additive,
     Basis,
@@ -29,6 +28,7 @@ from tailproof.features.maps import (
 )
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
+from tailproof.parameters import OneOf, require
 
 #: Valid names for `features=`.
 NAMES = ("polynomial", "interactions", "splines", "fourier", "table", "trees")
@@ -61,7 +61,13 @@ class JointBasis:
 
 
 def as_features(given: Features | str | None, log: Log) -> Features:
-    """Return the given features, those of a name, or the default.
+    """Return the given features, the default ones, or those of a name, fitted to the states of a log.
+
+    ``"polynomial"`` are those of the paper's released code: bias, main effects and pairwise products
+    of the state, in one model for each action; ``"interactions"`` those of its text, main effects and
+    products of state and action in one model. ``"splines"`` add six
+    knots for each variable, ``"fourier"`` up to 100 random Fourier features, ``"table"`` is one feature
+    per state, and ``"trees"`` are the leaves of ten randomised trees fitted to reward and state change.
 
     Examples
     --------
@@ -72,34 +78,18 @@ def as_features(given: Features | str | None, log: Log) -> Features:
     """
     if given is None:
         return default_features(log)
-    if isinstance(given, str):
-        return named_features(given, log)
-    return given
-
-
-def named_features(name: str, log: Log) -> Features:
-    """Return the features of this name for a log, fitted to its states.
-
-    ``"polynomial"`` are those of the paper's released code: bias, main effects and pairwise products
-    of the state, in one model for each action; ``"interactions"`` those of its text, main effects and
-    products of state and action in one model. ``"splines"`` add six
-    knots for each variable, ``"fourier"`` up to 100 random Fourier features, ``"table"`` is one feature
-    per state, and ``"trees"`` are the leaves of ten randomised trees fitted to reward and state change.
-    """
-    if name not in NAMES:
-        raise MethodError(
-            f"features must be a feature map or one of {', '.join(map(repr, NAMES))}. "
-            f"Got {name!r} instead."
-        )
-    if name == "interactions":
+    if not isinstance(given, str):
+        return given
+    require(OneOf(*NAMES), features=given)
+    if given == "interactions":
         if not isinstance(log.action_space, Discrete):
             return Joint(len(log.state_names), log.action_space.dimension)
         return Interactions(len(log.state_names), log.n_actions)
     if not isinstance(log.action_space, Discrete):
-        return JointBasis(_state_map(name, log, joined(log.states, log.actions)))
-    if name == "polynomial":
+        return JointBasis(_state_map(given, log, joined(log.states, log.actions)))
+    if given == "polynomial":
         return default_features(log)
-    return PerAction(_state_map(name, log, log.states), len(log.state_names), log.n_actions)
+    return PerAction(_state_map(given, log, log.states), len(log.state_names), log.n_actions)
 
 
 def _state_map(name: str, log: Log, states: FloatArray) -> FittedMap:

@@ -163,7 +163,8 @@ def guess_next(state: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 #: A column, several, a pattern such as ``"x_*"``, None to guess, or False for no column.
 Choice = str | Sequence[str] | bool | None
 
-SINGLE = ("reward", "episode", "step", "terminated", "truncated", "propensity", "group", "weight")
+SINGLE = ("reward", "step", "terminated", "truncated", "group", "weight")
+SEVERAL = ("state", "next_state", "action", "available", "episode", "propensity")
 # A time, user or week column may also be a state; these parts may not share a column.
 EXCLUSIVE = ("action", "reward", "next_state", "terminated", "truncated", "propensity", "weight")
 
@@ -187,7 +188,10 @@ class Columns:
     ----------
     state, action, next_state, available
         Names in the order of the variables; `next_state` is empty if next states are derived.
-    reward, episode, step, terminated, truncated, propensity, group, weight
+    episode, propensity
+        One name, or several: episodes are then combinations of their values, and each propensity
+        stands in the column that is named after the action.
+    reward, step, terminated, truncated, group, weight
         One name each, or None if the table has no such column.
     guessed
         The parts that were guessed.
@@ -202,12 +206,12 @@ class Columns:
     state: tuple[str, ...]
     action: tuple[str, ...]
     reward: str
-    episode: str | None = None
+    episode: tuple[str, ...] = ()
     step: str | None = None
     next_state: tuple[str, ...] = ()
     terminated: str | None = None
     truncated: str | None = None
-    propensity: str | None = None
+    propensity: tuple[str, ...] = ()
     group: str | None = None
     weight: str | None = None
     available: tuple[str, ...] = ()
@@ -233,8 +237,7 @@ class Columns:
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of each part that has columns."""
-        several = ("state", "next_state", "action", "available")
-        found = {part: getattr(self, part) for part in (*several, *SINGLE)}
+        found = {part: getattr(self, part) for part in (*SEVERAL, *SINGLE)}
         return {
             part: (names,) if isinstance(names, str) else names
             for part, names in found.items()
@@ -245,7 +248,7 @@ class Columns:
         """Return the episode column if it was guessed and how episodes end is unknown."""
         flags = self.terminated or self.truncated or given.get("terminated") is not None
         said = flags or bool(self.next_state)
-        return None if said or "episode" not in self.guessed else self.episode
+        return None if said or "episode" not in self.guessed else self.episode[0]
 
     def used(self) -> tuple[str, ...]:
         """Return all columns that are used, without duplicates."""
@@ -255,6 +258,8 @@ class Columns:
     def hidden(self) -> dict[str, str]:
         """The columns that no policy knows before it acts, and what each is."""
         own = self.parts()
+        if len(self.propensity) > 1:  # those of all actions are known before
+            del own["propensity"]
         return {name: what for part, what in _LATER.items() for name in own.get(part, ())}
 
     def describe(self) -> str:
@@ -287,7 +292,6 @@ def resolve_columns(
     names: Sequence[str],
     *,
     beside: Sequence[str] = (),
-    merged: Sequence[str] = (),
     **given: Choice,
 ) -> Columns:
     """Return the given columns, and guesses for the other parts.
@@ -298,8 +302,6 @@ def resolve_columns(
         The columns of the table.
     beside
         Columns (or patterns) of policies: no pattern of states matches them.
-    merged
-        Columns that were merged into another: no pattern matches them, and no guess takes them.
     given
         A `Choice` for any part: ``state``, ``action``, ``reward``, ``episode``, ``step``,
         ``next_state``, ``terminated``, ``truncated``, ``propensity``, ``group``, ``weight``,
@@ -313,7 +315,6 @@ def resolve_columns(
         if (found := named_columns(part, choice, names, single=part in SINGLE))
     }
     chosen = dict(named)
-    others = [name for name in names if name not in merged]
     apart = {name for each in beside for name in _matching(each, names)}
     loose = _by_pattern(given.get("state"), names)
     if loose:  # columns matched by a pattern are left to other parts, named ones are not
@@ -323,21 +324,21 @@ def resolve_columns(
         if given.get(part) is None:
             # A time column among the states may also order the rows.
             shared = chosen.get("state", ()) if part == "step" else ()
-            if found := guess(part, [*_free(others, chosen), *shared]):
+            if found := guess(part, [*_free(names, chosen), *shared]):
                 chosen[part] = found
                 guessed.append(part)
     if loose:
-        free = {*(set(_free(others, chosen)) - apart), *chosen["state"]}
+        free = {*(set(_free(names, chosen)) - apart), *chosen["state"]}
         chosen["state"] = _without_next([name for name in named["state"] if name in free], loose)
     elif "state" not in chosen:
-        chosen["state"] = guess_state([name for name in _free(others, chosen) if name not in apart])
+        chosen["state"] = guess_state([name for name in _free(names, chosen) if name not in apart])
         guessed.append("state")
     if not chosen["state"] and "state" in guessed:
         guessed.remove("state")
     if "next_state" in chosen:
         chosen["next_state"] = _paired(chosen["state"], chosen["next_state"], given, names)
     elif given.get("next_state") is None and (
-        after := guess_next(chosen["state"], _free(others, chosen))
+        after := guess_next(chosen["state"], _free(names, chosen))
     ):
         chosen["next_state"] = after
         guessed.append("next_state")
@@ -351,7 +352,7 @@ def resolve_columns(
     return Columns(
         **{part: found[0] if part in SINGLE else found for part, found in chosen.items()},  # type: ignore[arg-type]
         guessed=tuple(guessed),
-        ignored=tuple(name for name in others if name not in used),
+        ignored=tuple(name for name in names if name not in used),
         negative=negative,
         by_pattern=tuple(name for name in chosen["state"] if name in loose),
     )
@@ -423,10 +424,7 @@ def named_columns(
         return ()
     columns = _named(part, choice, names)
     if single and len(columns) > 1:
-        advice = "name one of them"
-        if part in ("episode", "propensity"):  # tables in memory may have several
-            advice = "read it with lazy=False, or make one column of them"
-        raise LogError(f"{part} is one column. Got {listed(columns)}; {advice}.")
+        raise LogError(f"{part} is one column. Got {listed(columns)}; name one of them.")
     return columns
 
 
@@ -565,17 +563,12 @@ def probability_columns(columns: Columns, table: pa.Table) -> tuple[str, ...]:
 def _families(names: Iterable[str], labels: set[str]) -> Iterable[dict[str, str]]:
     """Return columns by the label in their names, for each of the words before and after it."""
     families: dict[tuple[str, str], dict[str, str]] = {}
-    for name in names:
-        edges = {0, len(name)}
-        for match in re.finditer(r"[\W_]", name):
-            edges |= {match.start(), match.end()}
-        for label in labels:
-            first = name.find(label)
-            while first >= 0:
-                last = first + len(label)
-                if first in edges and last in edges:
-                    families.setdefault((name[:first], name[last:]), {})[label] = name
-                first = name.find(label, first + 1)
+    for label in labels:
+        whole = re.compile(rf"(?<![^\W_]){re.escape(label)}(?![^\W_])")
+        for name in names:
+            for match in whole.finditer(name):
+                around = name[: match.start()], name[match.end() :]
+                families.setdefault(around, {})[label] = name
     return families.values()
 
 

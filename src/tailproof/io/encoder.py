@@ -12,6 +12,7 @@ A fit is a sum: `EncoderFit.of` summarises a chunk of a table, ``a + b`` merges 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -23,7 +24,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_of, is_number
+from tailproof.arrays import (
+    AnyArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    count_of,
+    is_number,
+    refuse_rows,
+)
 from tailproof.errors import LogError, listed
 from tailproof.files import NOT_SAVED
 from tailproof.io.columns import Columns
@@ -56,7 +65,7 @@ MOST_CATEGORIES = 256
 NO_STATE = ("constant",)
 _LOOKED_AT = 1000  # texts that show whether most are numbers
 _MANY = 20  # with this many texts, if 90 % are numbers, the others are misspelt numbers
-_SAMPLE = 1 << 14  # values up to which the median of merged chunks is exact
+_SAMPLE = 1 << 16  # values up to which the median of merged chunks is exact
 _DAY = 86_400e6  # microseconds
 _DATE_AS_TEXT = re.compile(r"\d{1,2}[/.]\d{1,2}[/.]\d{2,4}.*")
 
@@ -382,14 +391,9 @@ class Actions:
             codes: IntArray = array(column.cast(pa.int64())).astype(np.intp, copy=False)
         else:
             codes = _codes(column, space.names)
+        rule = f"Column {self.names[0]!r} must hold actions of the log, {listed(space.names[:100])}"
         outside = (codes < 0) | (codes >= space.n)
-        if outside.any():
-            row = int(outside.argmax())
-            raise LogError(
-                f"Column {self.names[0]!r} must hold actions of the log, "
-                f"{listed(space.names[:100])}. Got "
-                f"{str(column[row].as_py())!r} at row {row} ({count_of(outside.sum())})."
-            )
+        refuse_rows(outside, rule, "correct or leave out these rows", LogError, values=column)
         return codes
 
 
@@ -552,43 +556,24 @@ class Encoder:
 
 @dataclass(frozen=True)
 class _Values:
-    """Numbers of which the median can be told, as arrays of equal weight each."""
+    """Numbers of which the median can be told: in order, every `step`-th of them."""
 
-    samples: tuple[tuple[FloatArray, float], ...]
+    kept: FloatArray
+    step: int  # a power of two
     low: float
     high: float
 
     @classmethod
     def of(cls, values: FloatArray) -> _Values:
         there = values[~np.isnan(values)]
-        if len(there) == 0:
-            return cls((), np.inf, -np.inf)
-        return cls(((there, 1.0),), float(there.min()), float(there.max()))
+        return cls(there, 1, float(there.min(initial=np.inf)), float(there.max(initial=-np.inf)))
 
     def __add__(self, other: _Values) -> _Values:
-        samples = (*self.samples, *other.samples)
-        low, high = min(self.low, other.low), max(self.high, other.high)
-        if sum(len(values) for values, _ in samples) > _SAMPLE:
-            values, weights = _weighted(samples)
-            middles = (np.arange(_SAMPLE // 2) + 0.5) * weights[-1] / (_SAMPLE // 2)
-            kept = values[np.searchsorted(weights, middles)]
-            samples = ((kept, float(weights[-1]) / len(kept)),)
-        return _Values(samples, low, high)
-
-    @property
-    def median(self) -> float:
-        if len({weight for _, weight in self.samples}) == 1:
-            return float(np.median(np.concatenate([values for values, _ in self.samples])))
-        values, weights = _weighted(self.samples)
-        return float(values[np.searchsorted(weights, weights[-1] / 2)])
-
-
-def _weighted(samples: Sequence[tuple[FloatArray, float]]) -> tuple[FloatArray, FloatArray]:
-    """Return the values in order, and the sums of the weights up to each."""
-    values = np.concatenate([each for each, _ in samples])
-    weights = np.repeat([weight for _, weight in samples], [len(each) for each, _ in samples])
-    order = np.argsort(values, kind="stable")
-    return values[order], np.cumsum(weights[order])
+        step = max(self.step, other.step)
+        kept = np.concatenate([np.sort(each.kept)[:: step // each.step] for each in (self, other)])
+        while len(kept) > _SAMPLE:
+            kept, step = np.sort(kept)[::2], 2 * step
+        return _Values(kept, step, min(self.low, other.low), max(self.high, other.high))
 
 
 @dataclass(frozen=True)
@@ -600,7 +585,7 @@ class _Summary:
     gaps: int  # missing values in both columns
     known: bool  # whether any value of the state column is there
     parts: Mapping[Kind, _Values]  # of numbers, and of the parts of dates
-    texts: Mapping[str, int]  # how often each text occurs in both columns
+    texts: Counter[str]  # how often each text occurs in both columns
     width: int
 
     @classmethod
@@ -613,7 +598,7 @@ class _Summary:
         if len(gaps) > 1 and unseen is not None:
             gaps[1] &= ~unseen
         parts: dict[Kind, _Values] = {}
-        texts: dict[str, int] = {}
+        texts: Counter[str] = Counter()
         width = 1
         if kinds.is_struct(kind) or kinds.is_map(kind):
             raise LogError(
@@ -625,9 +610,8 @@ class _Summary:
             for column in columns:
                 if is_text(column.type) or label:
                     found = pc.value_counts(as_labels(column).drop_null())
-                    counts = array(found.field("counts")).tolist()
-                    for text, count in zip(found.field("values").to_pylist(), counts, strict=True):
-                        texts[text] = texts.get(text, 0) + count
+                    counts = (found.field(each).to_pylist() for each in ("values", "counts"))
+                    texts.update(dict(zip(*counts, strict=True)))
             kind = pa.large_string()
         elif is_list(kind):
             width = list_width(name, first)
@@ -644,9 +628,6 @@ class _Summary:
 
     def __add__(self, other: _Summary) -> _Summary:
         empty = kinds.is_null(self.kind)
-        texts = dict(self.texts)
-        for text, count in other.texts.items():
-            texts[text] = texts.get(text, 0) + count
         return _Summary(
             other.kind if empty else self.kind,
             self.rows + other.rows,
@@ -658,7 +639,7 @@ class _Summary:
                 )
                 for view in {**self.parts, **other.parts}
             },
-            texts,
+            self.texts + other.texts,
             other.width if empty else self.width,
         )
 
@@ -678,11 +659,11 @@ class _Summary:
         for kind, values in self.parts.items():
             if kind in ("hour", "weekday") and not values.low < values.high:
                 continue
-            there = bool(values.samples)
+            there = len(values.kept) > 0
             each = Variable(
                 name,
                 kind,
-                values.median if fills else None,
+                float(np.median(values.kept)) if fills else None,
                 zone=zone,
                 low=values.low if there else None,
                 high=values.high if there else None,
@@ -695,14 +676,14 @@ class _Summary:
     def _text(
         self, name: str, tidying: Tidying, fills: bool, filled: list[str], notes: Notes
     ) -> Variable:
-        texts, fill = dict(self.texts), None
+        texts, fill = self.texts.copy(), None
         if fills and tidying.missing == "median":
             fill = max(texts, key=texts.__getitem__)
             texts[fill] += self.gaps
             filled.append(f"{name} ({self.gaps}, {fill})")
         elif fills:
             fill = MISSING
-            texts[fill] = texts.get(fill, 0) + self.gaps
+            texts[fill] += self.gaps
             filled.append(f"{name} ({self.gaps}, a category of its own)")
         labels = list(texts)
         if name not in tidying.categorical:
@@ -824,11 +805,6 @@ class _Choices:
         total = np.zeros(space.n, dtype=np.intp)
         total[found.codes(pa.chunked_array([self.distinct]), space)] = self.counts
         return replace(found, counts=total)
-
-
-def read_actions(names: tuple[str, ...], table: pa.Table, *, named: bool) -> Actions:
-    """Return how to read the action columns of a table; with `named`, any numbers are labels."""
-    return _Choices.of(names, table, named=named).actions(names, None, named=named, notes=Notes())
 
 
 def _is_discrete(column: pa.ChunkedArray, *, named: bool) -> bool:

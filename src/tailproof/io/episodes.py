@@ -1,29 +1,27 @@
-"""The columns of a table as steps: parts given by several columns, and what looks like a mistake."""
+"""The columns of a table as steps, and what looks like a mistake in them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, FloatArray, IntArray, refuse_rows
 from tailproof.errors import LogError, listed
-from tailproof.io.columns import Choice, Columns, named_columns, resolve_columns
-from tailproof.io.encoder import Encoder, read_actions, require_read
+from tailproof.io.columns import Columns
+from tailproof.io.encoder import Encoder, require_read
+from tailproof.io.parquet import Description
 from tailproof.io.steps import (
     Notes,
     Steps,
+    columns_of_actions,
     done_includes_timeouts,
-    named_after,
     net_of_costs,
 )
-from tailproof.io.tables import Source
 from tailproof.io.values import (
     Column,
     array,
@@ -47,7 +45,7 @@ def steps_of(
     table: pa.Table,
     columns: Columns,
     encoder: Encoder,
-    description: Mapping[str, Any] | None,
+    description: Description | None,
     cost: Mapping[str, float],
     notes: Notes,
     *,
@@ -77,11 +75,10 @@ def steps_of(
     rewards = net_of_costs(-rewards if columns.negative else rewards, actions, space, cost)
     reward_name = f"minus {columns.reward}" if columns.negative else columns.reward
     if description is not None:
-        types, names = description["types"], tuple(description["state_names"])
-        reward_name = description.get("reward_name", "reward")
-        states = states.astype(types["states"], copy=False)
-        next_states = np.asarray(next_states, dtype=types["next_states"])
-        actions = actions.astype(types["actions"], copy=False)
+        names, reward_name = description.state_names, description.reward_name
+        states = description.typed("states", states)
+        next_states = description.typed("next_states", np.asarray(next_states))
+        actions = description.typed("actions", actions)
     terminated = optional(truth_values, columns.terminated)
     truncated = optional(truth_values, columns.truncated)
     if terminated is not None and truncated is not None:
@@ -96,12 +93,14 @@ def steps_of(
         actions=actions,
         rewards=rewards,
         next_states=next_states,
-        episode=optional(identifiers, columns.episode),
+        episode=identifiers(listed(columns.episode), episode_labels(table, columns.episode))
+        if columns.episode
+        else None,
         group=optional(identifiers, columns.group),
         step=optional(order, columns.step),
         terminated=terminated,
         truncated=truncated,
-        propensity=optional(numbers, columns.propensity),
+        propensity=_propensities(table, columns.propensity, actions, space),
         action_space=space,
         state_names=names,
         reward_name=reward_name,
@@ -109,115 +108,36 @@ def steps_of(
     )
 
 
-def with_derived(
-    source: Source, parts: dict[str, Choice], categorical: Sequence[str]
-) -> tuple[Source, dict[str, Choice]]:
-    """Return the table with one column in place of several for a part, and the parts so named.
-
-    An episode is then a combination of their values; a propensity is the one in the column of the
-    action that was taken, where the columns are named after the actions. `categorical` are columns
-    whose numbers are labels.
-    """
-    for part in ("episode", "propensity"):
-        names = named_columns(part, parts.get(part), source.names)
-        if len(names) < 2:
-            continue
-        choice = parts[part]
-        name = choice if isinstance(choice, str) else ",".join(names)
-        values = partial(_joined, names=names)
-        needed = names
-        if part == "propensity":
-            others = {each: given for each, given in parts.items() if each != part}
-            action = resolve_columns(source.names, beside=(), merged=names, **others).action
-            named = not set(action).isdisjoint(categorical)
-            values = partial(_taken, names=names, action=action, named=named)
-            needed += action
-        source = _extended(source, name, names, needed, values)
-        parts = {**parts, part: name}
-    return source, parts
-
-
-def _extended(
-    source: Source,
-    name: str,
-    names: tuple[str, ...],
-    needed: tuple[str, ...],
-    values: Callable[[pa.Table], Any],
-) -> Source:
-    """Return the table with a column `name`, whose values are made of the `needed` columns."""
-
-    def read(
-        columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
-    ) -> pa.Table:
-        if name not in columns:
-            return source.read(columns, labels, action)
-        every = [each for each in dict.fromkeys([*columns, *needed]) if each != name]
-        # joined labels keep the spelling of their parts
-        kept = dict.fromkeys([*labels, *names] if name in labels else labels)
-        table = source.read(every, [each for each in kept if each != name], action)
-        return table.append_column(name, values(table)).select(list(columns))
-
-    return replace(
-        source, names=(*source.names, name), read=read, schema=None, merged=(*source.merged, *names)
-    )
-
-
-def _joined(table: pa.Table, names: tuple[str, ...]) -> pa.ChunkedArray:
-    """Return the values of several columns as one text, (n,)."""
-    texts = []
-    for name in names:
-        column = unwrapped(table[name])
+def episode_labels(table: pa.Table | pa.RecordBatch, names: Sequence[str]) -> pa.ChunkedArray:
+    """Return the labels of the episodes, (n,): a column, or the values of several as one text."""
+    columns = [unwrapped(table.column(name)) for name in names]
+    if len(names) == 1:
+        return columns[0]
+    for name, column in zip(names, columns, strict=True):
         refuse_missing(name, column)
-        texts.append(column.cast(pa.large_string()))
+    texts = [column.cast(pa.large_string()) for column in columns]
     return pc.binary_join_element_wise(*texts, pa.scalar(" / ", pa.large_string()))
 
 
-def _taken(
-    table: pa.Table, names: tuple[str, ...], action: tuple[str, ...], named: bool
-) -> pa.Array:
-    """Return the probability of each row's own action, (n,), from a column for each action.
-
-    Rows without an action have 1: they are refused or left out because of it.
-    """
-    probabilities = np.column_stack([numbers(name, table[name], missing=True) for name in names])
-    known = np.asarray(~np.isnan(probabilities).all(axis=1))
-    require_probabilities(f"The propensities in {', '.join(names)}", probabilities, known, LogError)
-    acted = np.logical_and.reduce([~missing_rows(table[name]) for name in action])
-    rows = table.filter(pa.array(acted))
-    layout = read_actions(action, rows, named=named)
-    if not isinstance(layout.space, Discrete):
+def _propensities(
+    table: pa.Table, names: tuple[str, ...], actions: AnyArray, space: ActionSpace
+) -> FloatArray | None:
+    """Return the probability of each row's own action, (n,), if columns say it."""
+    if len(names) < 2:
+        return numbers(names[0], table[names[0]]) if names else None
+    if not isinstance(space, Discrete):
         raise LogError(
             f"Propensities in several columns are those of discrete actions, and the actions of this "
             f"log are continuous. Name one column of densities. Got {', '.join(names)}."
         )
-    codes: Any = layout(rows)
-    place = _places(names, layout.space, np.unique(codes))
-    taken = np.ones(len(probabilities))
-    taken[acted] = probabilities[acted, place[codes]]
-    return pa.array(
-        np.divide(taken, np.nansum(probabilities, axis=1), out=taken, where=known & acted)
-    )
-
-
-def _places(names: tuple[str, ...], space: Discrete, codes: IntArray) -> IntArray:
-    """Return the place of each action's column, (A,), for the actions that occur."""
-    place = np.full(space.n, -1)
-    for code in codes:
-        label = space.label(int(code))
-        found = named_after(names, label)
-        if found is None:
-            raise LogError(
-                f"There must be one column of propensities for each action. Got {', '.join(names)}, of "
-                f"which none is named after {label!r}; name the column of a single probability, or "
-                f"rename them."
-            )
-        place[code] = names.index(found)
-    if len(set(place[codes])) < len(codes):
-        raise LogError(
-            f"Each action needs a column of propensities of its own. Got {', '.join(names)}; rename "
-            f"them after the actions."
-        )
-    return place
+    probabilities = np.column_stack([numbers(name, table[name], missing=True) for name in names])
+    every = np.ones(len(probabilities), dtype=bool)
+    require_probabilities(f"The propensities in {', '.join(names)}", probabilities, every, LogError)
+    place = columns_of_actions(names, space, np.unique(actions))
+    taken = probabilities[np.arange(len(actions)), place[actions]]
+    rule = f"The propensity of the action that was taken must be known, in {', '.join(names)}"
+    refuse_rows(np.isnan(taken), rule, "fill it in, or leave out the row", LogError)
+    return np.asarray(taken / np.nansum(probabilities, axis=1))
 
 
 _SAME = 0.999  # rank correlation with the reward from which a state is doubted
@@ -253,11 +173,11 @@ def report_possible_mistakes(
 
 def report_single_row_episodes(columns: Columns, episodes: int, rows: int, notes: Notes) -> None:
     """Report an episode column that is different in every row."""
-    if columns.episode is not None and episodes == rows and not columns.next_state:
+    if columns.episode and episodes == rows and not columns.next_state:
         notes.notes.append(
-            f"Every episode of {columns.episode!r} has one row: its reward is all that counts, and a "
-            f"discount has no effect. If rows belong together, name the column that they share with "
-            f"episode=...."
+            f"Every episode of {listed(columns.episode)!r} has one row: its reward is all that "
+            f"counts, and a discount has no effect. If rows belong together, name the column that "
+            f"they share with episode=...."
         )
 
 

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from importlib.metadata import version
@@ -30,15 +30,16 @@ from tailproof.files import SavedFileError, from_parts, opened_page, sealed_page
 from tailproof.io.columns import Choice, Columns
 from tailproof.io.encoder import Encoder, EncoderFit, Tidying
 from tailproof.io.episodes import (
+    episode_labels,
     report_cost,
     report_single_row_episodes,
     steps_of,
     warn_of_similar_labels,
 )
-from tailproof.io.parquet import chosen_columns, typed_labels
-from tailproof.io.steps import Arranged, Notes, Tally, arrange, done_includes_timeouts, no_ends
-from tailproof.io.tables import EXCEL, database, naming_the_file, naming_the_type
-from tailproof.io.values import Labelled, is_text, numbers, spelt_labels, truth_values, unwrapped
+from tailproof.io.parquet import chosen_columns
+from tailproof.io.steps import Notes, Tally, arrange, done_includes_timeouts, no_ends
+from tailproof.io.tables import asked_of, file_kind, naming_the_file, naming_the_type
+from tailproof.io.values import Labelled, is_text, numbers, spelt_labels, truth_values
 from tailproof.log.log import PART, ArrayFile, Log, Origin, OriginalTable, physical_memory
 from tailproof.log.spaces import Discrete
 from tailproof.log.validation import require_repeated
@@ -259,11 +260,10 @@ def data_set_to_map(source: object, lazy: bool | None, budget: int | None) -> Da
     """
     if isinstance(source, DataSet):
         return source
-    remote = isinstance(source, str) and "://" in source and not source.startswith(EXCEL)
-    remote = remote and database(source) is None
+    remote = isinstance(source, str) and "://" in source and asked_of(source) is None
     if lazy is False and not remote:
         return None
-    if not isinstance(source, str | Path) or not (remote or _is_parquet(Path(source))):
+    if not isinstance(source, str | Path) or not (remote or _parquet_files(Path(source))):
         if lazy:
             raise LogError(
                 f"lazy=True needs a Parquet file, a folder of them, or a URI such as "
@@ -279,18 +279,11 @@ def data_set_to_map(source: object, lazy: bool | None, budget: int | None) -> Da
     return data if 8 * data.rows * len(data.schema.names) > limit else None
 
 
-def _is_parquet(path: Path) -> bool:
-    try:
-        if path.is_dir():
-            return bool(_parquet_files(path))
-        with path.open("rb") as file:
-            return file.read(4) == b"PAR1"
-    except (OSError, ValueError):
-        return False
-
-
 def _parquet_files(path: Path) -> list[Path]:
-    return list(path.rglob("*.parquet")) if path.is_dir() else [path]
+    """Return the Parquet files of a folder, or the file itself if it is one."""
+    if file_kind(path) == "parquet":
+        return [path]
+    return list(path.rglob("*.parquet")) if path.is_dir() else []
 
 
 def map_data_set(
@@ -324,7 +317,7 @@ def map_data_set(
     return _mapped(entry, kept, data, columns, how), columns
 
 
-_FORMAT = 4  # of the entries of the cache
+_FORMAT = 5  # of the entries of the cache
 _BLOCK = 1 << 22  # bytes to read at a time
 _DESCRIPTION = "log.json"
 _UNFINISHED = "unfinished-"
@@ -395,7 +388,10 @@ def _mapped(
 ) -> Log:
     """Return the log whose arrays are the files of a directory."""
     hidden = columns.hidden
-    arrays: dict[str, Any] = {each.stem: ArrayFile(str(each))() for each in entry.glob("*.npy")}
+    arrays: dict[str, Any] = {
+        name: ArrayFile(str(entry / name), dtype, tuple(shape))()
+        for name, (dtype, shape) in kept["arrays"].items()
+    }
     arrays.setdefault(
         "next_states", arrays["states"]
     )  # of one-step logs, in which they are not used
@@ -444,7 +440,7 @@ class Survey:
     def one_step(self, columns: Columns) -> bool:
         """Return whether all episodes have one row, and so terminate."""
         alone = self.runs == self.rows
-        if columns.episode is None:
+        if not columns.episode:
             flagged = columns.terminated is not None or columns.truncated is not None
             if flagged and not self.ends:
                 raise no_ends()
@@ -462,7 +458,7 @@ def survey(data: DataSet, columns: Columns, tidying: Tidying) -> Survey:
 
 
 def _survey(batch: pa.RecordBatch, columns: Columns, tidying: Tidying) -> Survey:
-    labels = _runs(columns.episode, batch)[1]
+    labels = _runs(columns, batch)[1]
     done, cut = (_flags(name, batch) for name in (columns.terminated, columns.truncated))
     reward = numbers(columns.reward, batch.column(columns.reward), missing=True)
     return Survey(
@@ -477,11 +473,11 @@ def _survey(batch: pa.RecordBatch, columns: Columns, tidying: Tidying) -> Survey
     )
 
 
-def _runs(name: str | None, batch: pa.RecordBatch) -> tuple[IntArray, pa.Array]:
-    """Return the rows where the value of a column changes, and the new values; none without it."""
-    if name is None:
+def _runs(columns: Columns, batch: pa.RecordBatch) -> tuple[IntArray, pa.Array]:
+    """Return the rows where the label of the episode changes, and the new labels, if there are any."""
+    if not columns.episode:
         return np.empty(0, dtype=np.intp), pa.array([])
-    encoded = pc.run_end_encode(unwrapped(batch.column(name)).combine_chunks())
+    encoded = pc.run_end_encode(episode_labels(batch, columns.episode).combine_chunks())
     return np.append(0, encoded.run_ends.to_numpy()[:-1]).astype(np.intp), encoded.values
 
 
@@ -500,8 +496,8 @@ def whole_episodes(data: DataSet, columns: Columns) -> Iterator[tuple[str, pa.Ta
     label = None
     for place, batch in data.batches(columns.used()):
         border = batch.num_rows  # rows before it belong to episodes that end before it
-        if columns.episode is not None:
-            starts, labels = _runs(columns.episode, batch)
+        if columns.episode:
+            starts, labels = _runs(columns, batch)
             goes_on = bool(waiting) and labels[0].as_py() == label
             border, label = int(starts[-1]), labels[-1].as_py()
             inside = border > 0 or not goes_on
@@ -523,38 +519,6 @@ def whole_episodes(data: DataSet, columns: Columns) -> Iterator[tuple[str, pa.Ta
         waiting = [(place, batch.slice(border))] if border < batch.num_rows else []
     if waiting:
         yield waiting[0][0], pa.Table.from_batches([each for _, each in waiting])
-
-
-class ArrayWriter:
-    """Appends rows to a file in NumPy's format, whose header tells how many there are at the end."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb")
-        self._none: AnyArray | None = None  # no rows, of the type and the width of all
-        self._rows = 0
-
-    def append(self, values: AnyArray) -> None:
-        """Write some rows."""
-        if self._none is None:
-            self._none = values[:0]
-            self._write_header(self._none)
-        self._file.write(np.ascontiguousarray(values, dtype=self._none.dtype).data)
-        self._rows += len(values)
-
-    def _write_header(self, none: AnyArray) -> None:
-        shape = (self._rows, *none.shape[1:])
-        kind = np.lib.format.dtype_to_descr(none.dtype)
-        header = {"descr": kind, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(self._file, header)  # pads: any number of rows fits
-
-    def __enter__(self) -> ArrayWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._none is not None:
-            self._file.seek(0)
-            self._write_header(self._none)
-        self._file.close()
 
 
 @dataclass(frozen=True)
@@ -582,7 +546,7 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
     with running(how.engine) as where:
         seen = reduce(add, where.map(look, data.parts(PART)))
     with naming_the_type(f"In {data.label[0].lower()}{data.label[1:]}: "):
-        described = None if description is None else from_parts(description["space"])
+        described = None if description is None else description.space
         encoder = seen.fit.encoder(notes, described)
     if description is None:
         report_cost(columns, notes, paid=seen.paid)
@@ -592,98 +556,83 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
     one_step = seen.one_step(columns)
     _require_room(seen.rows, encoder, one_step, place)
     ends = done_includes_timeouts(columns.terminated, seen.timeouts, seen.done, notes)
-    said, tally, labels = Notes(), Tally(), Labels()
+    said, tally, lengths = Notes(), Tally(), []
+    labels: dict[str, list[AnyArray]] = {"episode": [], "group": [], "read": []}
+    files: dict[str, ArrayFile] = {}
     space = encoder.actions.space
     taken = np.zeros(space.n if isinstance(space, Discrete) else 0, dtype=bool)
-    with ExitStack() as closing:
-        files: dict[str, ArrayWriter] = {}
-        for at, table in whole_episodes(data, columns):
-            with naming_the_type(f"In {at}: "):
-                steps = steps_of(
-                    table, columns, encoder, description, tidying.cost, said, done_means_end=ends
-                )
-                steps = replace(
-                    steps,
-                    one_step=one_step,
-                    terminated=True if all_terminate else steps.terminated,
-                    episode=_in_order_of_rows(steps.episode),
-                )
-                found = arrange(steps, said)
-                labels.add(found, tally.episodes)
-            rows, after = found.origin.rows, found.origin.next_rows
-            after = np.where(after < 0, -1, after + tally.rows)
-            arrays = {**found.arrays(), "rows": rows + tally.rows, "next_rows": after}
-            if len(taken):
-                taken[arrays["actions"]] = True
-            if one_step:  # which use no next states
-                del arrays["next_states"]
-            for name, values in arrays.items():
-                if values is not None:
-                    if name not in files:
-                        files[name] = closing.enter_context(ArrayWriter(place / f"{name}.npy"))
-                    files[name].append(values)
-            tally += found.tally
+    for at, table in whole_episodes(data, columns):
+        with naming_the_type(f"In {at}: "):
+            steps = steps_of(
+                table, columns, encoder, description, tidying.cost, said, done_means_end=ends
+            )
+            steps = replace(
+                steps,
+                one_step=one_step,
+                terminated=True if all_terminate else steps.terminated,
+                episode=_in_order_of_rows(steps.episode),
+            )
+            found = arrange(steps, said)
+            ids, groups = found.episode_ids(), found.group_ids()
+        if ids is None:
+            ids = tally.episodes + found.rows(found.episodes.codes)[found.first]
+        elif steps.episode is not None:
+            labels["read"].append(steps.episode.labels)  # also of episodes without a transition
+        labels["episode"].append(ids)
+        labels["group"] += [] if groups is None else [groups]
+        lengths.append(np.diff(np.append(found.first, len(found.origin.rows))))
+        rows, after = found.origin.rows, found.origin.next_rows
+        after = np.where(after < 0, -1, after + tally.rows)
+        arrays = {**found.arrays(), "rows": rows + tally.rows, "next_rows": after}
+        if len(taken):
+            taken[arrays["actions"]] = True
+        if one_step:  # which use no next states
+            del arrays["next_states"]
+        for name, values in arrays.items():
+            if values is not None:
+                files[name] = appended(place / name, values, files.get(name))
+        tally += found.tally
     require_repeated(int(taken.sum()), tally.rows - tally.left_out)
+    if labels["read"]:
+        _require_once(np.concatenate(labels["read"]))
+    if tally.rows == tally.left_out:
+        raise LogError("A log needs at least one transition. Got none whose next state is known.")
     notes.notes.extend(dict.fromkeys(said.notes))
     notes.cautions.extend(dict.fromkeys(said.cautions))
     marked = columns.terminated is not None or all_terminate
     tally.report(notes, marked=marked, guessed_episode=columns.guessed_episode(parts))
-    for name, values in labels.arrays(description).items():
-        np.save(place / f"{name}.npy", values, allow_pickle=False)
-    starts, ended = (ArrayFile(str(place / f"{name}.npy"))() for name in ("starts", "terminated"))
+    starts, ended = np.append(0, np.cumsum(np.concatenate(lengths))), files["terminated"]()
     truncated = np.zeros(len(ended), dtype=bool)
     truncated[starts[1:] - 1] = True
-    np.save(place / "truncated.npy", truncated & ~ended)
+    last = {"starts": starts, "truncated": truncated & ~ended}
+    for part in ("episode", "group"):
+        if labels[part]:
+            ids = np.concatenate(labels[part])
+            ids = ids if description is None else description.typed(part, ids)
+            last[f"{part}_ids"] = ids.astype(str) if ids.dtype.kind == "O" else ids
+    files |= {name: appended(place / name, values) for name, values in last.items()}
     page = {
         "columns": to_parts(columns),
         "space": to_parts(encoder.actions.space),
-        "encoder": to_parts(encoder) if description is None else description["encoder"],
+        "encoder": to_parts(encoder if description is None else description.encoder),
         "state_names": steps.state_names,
         "reward_name": steps.reward_name,
         "rows": seen.rows,
         "notes": notes.notes,
         "cautions": notes.cautions,
+        "arrays": {name: (each.dtype, each.shape) for name, each in files.items()},
         "checksums": {each.name: _checksum(each) for each in place.iterdir()},
     }
     (place / _DESCRIPTION).write_bytes(sealed_page(page))
 
 
-@dataclass(frozen=True)
-class Labels:
-    """The lengths and labels of the episodes of all pieces."""
-
-    lengths: list[IntArray] = field(default_factory=list)
-    episodes: list[AnyArray] = field(default_factory=list)
-    groups: list[AnyArray] = field(default_factory=list)
-    read: list[AnyArray] = field(default_factory=list)  # also of episodes without a transition
-
-    def add(self, found: Arranged, before: int) -> None:
-        """Add those of a piece that follows so many episodes."""
-        first, ids, groups = found.first, found.episode_ids(), found.group_ids()
-        if ids is None:
-            ids = before + found.rows(found.episodes.codes)[first]
-        self.lengths.append(np.diff(np.append(first, len(found.origin.rows))))
-        self.episodes.append(ids)
-        if groups is not None:
-            self.groups.append(groups)
-        if found.steps.episode is not None:
-            self.read.append(found.steps.episode.labels)
-
-    def arrays(self, description: dict[str, Any] | None) -> dict[str, AnyArray]:
-        """Return the starts and labels of the log; raise if an episode occurs twice, or none does."""
-        if self.read:
-            _require_once(np.concatenate(self.read))
-        starts = np.append(0, np.cumsum(np.concatenate(self.lengths)))
-        if not starts[-1]:
-            raise LogError(
-                "A log needs at least one transition. Got none whose next state is known."
-            )
-        found = {"starts": starts}
-        for part, labels in (("episode", self.episodes), ("group", self.groups)):
-            if labels:
-                ids = typed_labels(np.concatenate(labels), description, part)
-                found[f"{part}_ids"] = ids.astype(str) if ids.dtype.kind == "O" else ids
-        return found
+def appended(path: Path, values: AnyArray, before: ArrayFile | None = None) -> ArrayFile:
+    """Append rows to a file of an array, which they begin if it is not there yet."""
+    kind = values.dtype if before is None else np.dtype(before.dtype)
+    with path.open("ab") as file:
+        np.ascontiguousarray(values, dtype=kind).tofile(file)
+    rows = len(values) + (0 if before is None else before.shape[0])
+    return ArrayFile(str(path), kind.str, (rows, *values.shape[1:]))
 
 
 def _require_room(rows: int, encoder: Encoder, one_step: bool, place: Path) -> None:

@@ -19,7 +19,7 @@ from tailproof.log.spaces import Continuous, as_space
 IDENTIFIER = re.compile(r"([-\w]+/)*[-\w]+-v\d+")
 
 
-def read_minari(source: str | Path | MinariData) -> Log:
+def read_minari(source: str | Path | MinariData, notes: Notes | None = None) -> Log:
     """Read a Minari data set, given by its id, its folder or as a `MinariDataset`.
 
     Observations are flattened as in Gymnasium: dictionary entries in the order of the space,
@@ -30,10 +30,32 @@ def read_minari(source: str | Path | MinariData) -> Log:
     ----------
     source
         For example ``"D4RL/door/human-v2"``, or a folder with ``data/metadata.json``.
+    notes
+        Take what is ignored.
     """
-    if isinstance(source, str | Path):
-        return read_path(source, Notes())
-    return read_dataset(source, Notes())
+    notes = notes or Notes()
+    if not isinstance(source, str | Path):
+        return _log_of(source, notes)
+    label = f"The Minari data set {source}"
+    minari = require_module("minari", "'tailproof[minari]'", label, LogError)
+    folder = _folder(Path(source))
+    try:
+        with naming_the_file(
+            label, "Its files are damaged or of another version; download them again."
+        ):
+            if folder is not None:
+                _refuse_other_files(folder, label)
+                return _log_of(minari.MinariDataset(folder), notes)
+            dataset = minari.load_dataset(str(source))
+            _refuse_other_files(Path(dataset.storage.data_path), label)
+            return _log_of(dataset, notes)
+    except LogError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise LogError(
+                f"{label} is not on this machine. Download it with `minari download {source}`, or "
+                f"set MINARI_DATASETS_PATH to the folder that holds it."
+            ) from error
+        raise
 
 
 def is_dataset(source: str | Path) -> bool:
@@ -47,32 +69,8 @@ def is_dataset(source: str | Path) -> bool:
     return isinstance(source, str) and IDENTIFIER.fullmatch(source) is not None
 
 
-def read_path(source: str | Path, notes: Notes) -> Log:
-    """Read a Minari data set from its folder or id."""
-    label = f"The Minari data set {source}"
-    minari = require_module("minari", "'tailproof[minari]'", label, LogError)
-    folder = _folder(Path(source))
-    try:
-        with naming_the_file(
-            label, "Its files are damaged or of another version; download them again."
-        ):
-            if folder is not None:
-                _refuse_other_files(folder, label)
-                return read_dataset(minari.MinariDataset(folder), notes)
-            dataset = minari.load_dataset(str(source))
-            _refuse_other_files(Path(dataset.storage.data_path), label)
-            return read_dataset(dataset, notes)
-    except LogError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            raise LogError(
-                f"{label} is not on this machine. Download it with `minari download {source}`, or "
-                f"set MINARI_DATASETS_PATH to the folder that holds it."
-            ) from error
-        raise
-
-
-def read_dataset(dataset: MinariData, notes: Notes) -> Log:
-    """Read a `MinariDataset`."""
+def _log_of(dataset: MinariData, notes: Notes) -> Log:
+    """Return the log of a `MinariDataset`."""
     observation_space, action_space = dataset.observation_space, dataset.action_space
     episodes = []
     for episode in dataset.iterate_episodes():

@@ -2,27 +2,73 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from tailproof.arrays import AnyArray
-from tailproof.errors import LogError
-from tailproof.files import from_parts, to_parts, written_whole
+from tailproof.errors import LogError, TailproofError
+from tailproof.files import from_parts, opened_page, sealed_page, to_parts, written_whole
 from tailproof.io.columns import Choice, Columns, resolve_columns
 from tailproof.log.log import Log
 from tailproof.log.spaces import Continuous, Discrete
 
+if TYPE_CHECKING:
+    from tailproof.io.encoder import Encoder
+
+
 #: The metadata key for the description in files that tailproof writes.
 METADATA_KEY = b"tailproof"
-VERSION = 2
-_LISTS = ("state", "next_state", "action")
-_OPTIONAL = ("episode", "step", "terminated", "truncated", "propensity", "group")
+VERSION = 3
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the columns of a written log do not tell.
+
+    Attributes
+    ----------
+    written
+        The type of each column.
+    columns
+        The part of each.
+    kinds
+        NumPy's types of the states, next states, actions, episode ids and group ids.
+    """
+
+    written: Mapping[str, str]
+    columns: Columns
+    kinds: Mapping[str, str]
+    space: Discrete | Continuous
+    state_names: tuple[str, ...]
+    reward_name: str
+    encoder: Encoder | None
+
+    def __post_init__(self) -> None:
+        allowed = {"states": "f", "next_states": "f", "actions": "iubf"}
+        for name, kind in self.kinds.items():
+            if np.dtype(kind).kind not in allowed.get(name, "iufbMUO"):
+                raise ValueError(f"{name} of the type {kind}")
+        columns, space = self.columns, self.space
+        actions = space.dimension if isinstance(space, Continuous) else 1
+        if (
+            not {*allowed, "episode"} <= {*self.kinds}
+            or not {*columns.used()} <= {*self.written}
+            or {len(columns.state), len(columns.next_state)} != {len(self.state_names)}
+            or len(columns.action) != actions
+        ):
+            raise ValueError("its parts contradict each other")
+
+    def typed(self, part: str, values: AnyArray) -> AnyArray:
+        """Return an array of the log, or the labels of its episodes or groups, in its own type."""
+        kind = np.dtype(self.kinds[part])
+        if kind.kind in "UO" or kind == values.dtype:
+            return values
+        return values.view(kind) if kind.kind == "M" else values.astype(kind)
 
 
 def write_log(log: Log, path: str | Path) -> Path:
@@ -85,26 +131,26 @@ def log_table(log: Log) -> pa.Table:
     if log.group_ids is not None:
         columns["group"] = _labels("group", log.group_ids, log.episode_of_row)
     table = pa.table({name: _array(values) for name, values in columns.items()})
-    description = {
-        "version": VERSION,
-        "columns": {each.name: str(each.type) for each in table.schema},
-        "state": names,
-        "next_state": next_names,
-        "action": action_names,
-        "state_names": log.state_names,
-        "reward_name": log.reward_name,
-        "types": {
-            "states": str(log.states.dtype),
-            "next_states": str(log.next_states.dtype),
-            "actions": str(log.actions.dtype),
-            "episode": str(log.episode_ids.dtype),
-            "group": None if log.group_ids is None else str(log.group_ids.dtype),
-        },
-        "space": to_parts(log.action_space),
-        "encoder": to_parts(log.encoder),
+    arrays = {
+        "states": log.states,
+        "next_states": log.next_states,
+        "actions": log.actions,
+        "episode": log.episode_ids,
+        "group": log.group_ids,
     }
-    text = json.dumps(description | {"checksum": _checksum(description)})
-    return table.replace_schema_metadata({METADATA_KEY: text.encode()})
+    description = Description(
+        written={each.name: str(each.type) for each in table.schema},
+        columns=resolve_columns(
+            table.column_names, state=names, action=action_names, next_state=next_names
+        ),
+        kinds={name: str(each.dtype) for name, each in arrays.items() if each is not None},
+        space=log.action_space,
+        state_names=log.state_names,
+        reward_name=log.reward_name,
+        encoder=log.encoder,
+    )
+    page = sealed_page({"version": VERSION, "log": to_parts(description)})
+    return table.replace_schema_metadata({METADATA_KEY: page})
 
 
 def chosen_columns(
@@ -114,82 +160,41 @@ def chosen_columns(
     parts: Mapping[str, Choice],
     *,
     beside: Sequence[str] = (),
-    merged: Sequence[str] = (),
-) -> tuple[Columns, dict[str, Any] | None]:
+) -> tuple[Columns, Description | None]:
     """Return the columns of each part, and the description if tailproof wrote the table.
 
-    The description is used only if the caller names no part. See
-    `resolve_columns` for `beside` and `merged`.
+    The description is used only if the caller names no part. See `resolve_columns` for `beside`.
     """
     written = None if schema is None else (schema.metadata or {}).get(METADATA_KEY)
     if written is None or schema is None or any(part is not None for part in parts.values()):
-        return resolve_columns(names, beside=beside, merged=merged, **parts), None
-    description = _checked(label, written)
-    for name, kind in description["columns"].items():
+        return resolve_columns(names, beside=beside, **parts), None
+    description = _description(label, written)
+    for name, kind in description.written.items():
         if name not in schema.names or str(schema.field(name).type) != kind:
             raise LogError(
                 f"{label} was written by tailproof and changed since: there is no column {name!r} of "
                 f"type {kind} any more. Name the columns to read it as any other table."
             )
-    lists: dict[str, Any] = {part: tuple(description[part]) for part in _LISTS}
-    found: dict[str, Any] = {name: name for name in _OPTIONAL if name in description["columns"]}
-    ignored = tuple(name for name in names if name not in description["columns"])
-    return Columns(**lists, reward="reward", **found, ignored=ignored), description
+    ignored = tuple(name for name in names if name not in description.written)
+    return replace(description.columns, ignored=ignored, guessed=()), description
 
 
-def typed_labels(ids: Any, description: dict[str, Any] | None, part: str) -> Any:
-    """Return the labels of episodes or groups with their original type."""
-    if ids is None or description is None:
-        return ids
-    kind = np.dtype(description["types"][part])
-    if kind.kind in "UO" or kind == ids.dtype:
-        return ids
-    return ids.view(kind) if kind.kind == "M" else ids.astype(kind)
-
-
-def _checked(label: str, written: bytes) -> dict[str, Any]:
-    """Return the description of a log; raise an error if it is incomplete."""
+def _description(label: str, written: bytes) -> Description:
+    """Return the description of a log; raise an error if it is damaged."""
     try:
-        description: dict[str, Any] = json.loads(written)
-        sum_then, version = description.pop("checksum"), description["version"]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        sum_then, description, version = None, {}, VERSION
-    if version != VERSION:
-        raise LogError(
-            f"{label} was written by another version of tailproof (its format is {version}, not "
-            f"{VERSION}). Read it with that version and write it again."
-        )
-    if sum_then != _checksum(description) or not _is_whole(description):
-        raise LogError(
-            f"{label} is damaged: its description of the log is not as it was written. Write it again."
-        )
-    return description
-
-
-def _is_whole(description: dict[str, Any]) -> bool:
-    """Return whether a description has all required entries, with the expected types."""
-    try:
-        columns, types = description["columns"], description["types"]
-        lists = [description[name] for name in (*_LISTS, "state_names")]
-        texts = [*columns, *columns.values(), *(each for names in lists for each in names)]
-        kinds = [np.dtype(types[name]).kind for name in ("states", "next_states", "episode")]
-        group = np.dtype(types["group"]).kind if types["group"] is not None else "i"
-        space, encoder = (from_parts(description[name]) for name in ("space", "encoder"))
-        return (
-            all(isinstance(each, str) for each in texts)
-            and kinds[:2] == ["f", "f"]
-            and np.dtype(types["actions"]).kind in "iubf"
-            and {kinds[2], group} <= set("iufbMUO")
-            and len(description["state"]) == len(description["next_state"]) == len(lists[-1])
-            and (encoder is None or type(encoder).__name__ == "Encoder")
-            and (isinstance(space, Discrete) or space.dimension == len(description["action"]))
-        )
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return False
-
-
-def _checksum(description: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(description, sort_keys=True).encode())
+        page = opened_page(written, f"{label}: its description of the log")
+        version = page["version"]
+        if version == VERSION:
+            found = from_parts(page["log"])
+            if not isinstance(found, Description):
+                raise TypeError(f"it describes no log but {type(found).__name__}.")
+            return found
+    except (TailproofError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise LogError(f"{label} is damaged: {error} Write it again.") from error
+    raise LogError(
+        f"{label} was written by another version of tailproof (its format is {version}, not "
+        f"{VERSION}). Read it with that version and write it again."
+    )
 
 
 def _state_columns(log: Log) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailproof.arrays import BoolArray, FloatArray, IntArray
+from tailproof.arrays import BoolArray, FloatArray, IntArray, refuse_rows
 from tailproof.errors import LogError, MethodError
 from tailproof.io.encoder import Encoder, require_read
 from tailproof.io.tables import open_table
@@ -80,9 +80,6 @@ def states_with_past(
 
 def _done(name: str, missing: BoolArray, ends: BoolArray) -> IntArray:
     """Return the rows that have a value; raise if one that is not the last of its episode has none."""
-    if (lost := missing & ~ends).any():
-        raise LogError(
-            f"Column {name!r} is missing in row {int(lost.argmax())} (the first row is 0), which is "
-            f"not the last of its episode: what came later depends on it."
-        )
+    rule = f"Column {name!r} may be missing only in the last row of an episode"
+    refuse_rows(missing & ~ends, rule, "what came later depends on it", LogError)
     return np.flatnonzero(~missing)

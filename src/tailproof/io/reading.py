@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from tailproof.arrays import BoolArray, IntArray
 from tailproof.errors import ColumnError, LogError, TailproofWarning, listed
-from tailproof.files import from_parts
 from tailproof.io import d4rl, minari
 from tailproof.io.columns import (
     Choice,
@@ -25,22 +24,21 @@ from tailproof.io.columns import (
     warn_of_probability_columns,
 )
 from tailproof.io.encoder import Encoder, EncoderFit, Missing, Tidying
-from tailproof.io.episodes import report_possible_mistakes, steps_of, with_derived
+from tailproof.io.episodes import episode_labels, report_possible_mistakes, steps_of
 from tailproof.io.mapped import DataSet, HowToMap, data_set_to_map, map_data_set
-from tailproof.io.parquet import chosen_columns, typed_labels
+from tailproof.io.parquet import Description, chosen_columns
 from tailproof.io.steps import (
     Notes,
     assemble,
     available_actions,
     with_weights,
 )
-from tailproof.io.tables import Source, naming_the_type, open_table
+from tailproof.io.tables import Source, file_kind, naming_the_type, open_table
 from tailproof.io.values import (
     dated,
     labelled,
     missing_rows,
     numbers,
-    unwrapped,
     written_amounts,
 )
 from tailproof.log.budget import within_budget
@@ -70,12 +68,12 @@ def read_table(
     if encoder is not None:
         parts = _encoded_parts(encoder, parts)
     original = open_table(source)
-    parts, columns, description, rows = _loaded(original, parts, beside, tidying, encoder, notes)
+    columns, description, rows = _loaded(original, parts, beside, tidying, encoder, notes)
     tidy = tidying if description is None else Tidying(missing="error")
     with naming_the_type():
         kept = _require_readable(rows, columns, tidy, notes)
         used = rows if kept is None else rows.filter(pa.array(kept))
-        described = None if description is None else from_parts(description["space"])
+        described = None if description is None else description.space
         reads = encoder or EncoderFit.of(used, columns, tidy).encoder(notes, described)
         steps = steps_of(used, columns, reads, description, tidy.cost, notes)
     if description is None:
@@ -89,18 +87,10 @@ def read_table(
     if description is not None:
         log = replace(
             log,
-            encoder=from_parts(description["encoder"]),
-            episode_ids=typed_labels(log.episode_ids, description, "episode"),
-            group_ids=typed_labels(log.group_ids, description, "group"),
+            encoder=description.encoder,
+            episode_ids=description.typed("episode", log.episode_ids),
+            group_ids=None if log.group_ids is None else description.typed("group", log.group_ids),
         )
-    _report_doubtful_states(columns, log, notes)
-    if drifting_propensities(log):
-        notes.notes.append(
-            "The logged propensities change along the file: a policy that learned may have chosen the "
-            "actions. Rows are then not independent; `compare --sequential` adds bounds that hold."
-        )
-    if columns.weight is not None:
-        log = with_weights(log, columns.weight, used[columns.weight], notes)
     origin = log.table_rows
     if kept is not None:
         origin = origin.within(np.flatnonzero(kept), len(kept))
@@ -108,15 +98,25 @@ def read_table(
     known = tuple(name for name in original.names if name not in hidden)
     table = OriginalTable(original.label, known, hidden, origin.count, original.read)
     log = replace(log, origin=replace(origin, table=table, index=original.index))
-    return _masked(log, columns, rows), columns
+    return _completed(log, columns, rows.select, notes), columns
 
 
-def _masked(log: Log, columns: Columns, table: pa.Table) -> Log:
-    """Return the log with which actions could be taken in each row, if a column says."""
-    if not columns.available:
-        return log
-    mask = available_actions(table, columns.available, log)
-    return replace(log, origin=replace(log.table_rows, available=mask))
+def _completed(
+    log: Log, columns: Columns, read: Callable[[Sequence[str]], pa.Table], notes: Notes
+) -> Log:
+    """Report doubts about a log; return it with the weights and the available actions in columns."""
+    _report_doubtful_states(columns, log, notes)
+    if drifting_propensities(log):
+        notes.notes.append(
+            "The logged propensities change along the file: a policy that learned may have chosen the "
+            "actions. Rows are then not independent; `compare --sequential` adds bounds that hold."
+        )
+    if columns.weight is not None:
+        log = with_weights(log, columns.weight, read([columns.weight]).column(0), notes)
+    if columns.available:
+        mask = available_actions(read(columns.available), columns.available, log)
+        log = replace(log, origin=replace(log.table_rows, available=mask))
+    return log
 
 
 def _encoded_parts(encoder: Encoder, parts: dict[str, Choice]) -> dict[str, Choice]:
@@ -139,17 +139,16 @@ def _loaded(
     tidying: Tidying,
     encoder: Encoder | None,
     notes: Notes,
-) -> tuple[dict[str, Choice], Columns, dict[str, Any] | None, pa.Table]:
+) -> tuple[Columns, Description | None, pa.Table]:
     """Return the columns that make up the log, tailproof's description if it wrote it, and the rows."""
     try:
-        table, parts = with_derived(original, parts, tidying.categorical)
         columns, description = chosen_columns(
-            table.label, table.names, table.schema, parts, beside=beside, merged=table.merged
+            original.label, original.names, original.schema, parts, beside=beside
         )
     except ColumnError as error:
         raise ColumnError(f"{error} {original.heading}".strip()) from error
     named = tidying.categorical if encoder is None else encoder.texts
-    rows = _load(table, columns, named, encoder, notes)
+    rows = _load(original, columns, named, encoder, notes)
     notes.cautions.extend(
         said for name, said in original.doubts.items() if name in {*columns.state} - {*named}
     )
@@ -157,9 +156,9 @@ def _loaded(
         no_states = probability_columns(columns, rows)
     if no_states:
         beside = (*beside, *no_states)
-        columns = resolve_columns(table.names, beside=beside, merged=table.merged, **parts)
+        columns = resolve_columns(original.names, beside=beside, **parts)
         warn_of_probability_columns(no_states, notes)
-    return parts, columns, description, rows
+    return columns, description, rows
 
 
 def _load(
@@ -172,7 +171,7 @@ def _load(
     """Read the columns of a log; labels and what is categorical keep their spelling."""
     after = dict(zip(columns.state, columns.next_state, strict=False))
     named = [*categorical, *(after[name] for name in categorical if name in after)]
-    labels = [name for name in (columns.episode, columns.group, *named) if name is not None]
+    labels = [name for name in (*columns.episode, columns.group, *named) if name is not None]
     action = columns.action[0] if len(columns.action) == 1 else None
     if action is not None and encoder is not None and isinstance(encoder.actions.space, Discrete):
         labels.append(action)
@@ -184,7 +183,7 @@ def _load(
         *columns.action,
     }
     states = {*columns.state, *columns.next_state} - {*labels}
-    amounts = {columns.reward, columns.propensity, columns.weight} - {None}
+    amounts = {columns.reward, *columns.propensity, columns.weight} - {None}
     with naming_the_type():
         rows = {}
         for name in table.column_names:
@@ -215,7 +214,7 @@ def _require_readable(
         kept = require_complete(rows, columns, tidying, notes)
     except LogError as error:
         problems.append(error)
-    for name in (columns.reward, columns.propensity, columns.weight):
+    for name in (columns.reward, *columns.propensity, columns.weight):
         try:
             if name is not None:
                 numbers(name, rows[name], missing=True)
@@ -243,6 +242,9 @@ def require_complete(
         for name in found
     }
     gaps = {name: missing_rows(table[name]) for name in names}
+    if len(chances := columns.propensity) > 1:  # of other actions, some may be missing
+        unknown: BoolArray = np.logical_and.reduce([gaps[name] for name in chances])
+        gaps |= dict.fromkeys(chances, unknown)
     gaps = {name: rows for name, rows in gaps.items() if rows.any()}
     dropping = tidying.missing == "drop-episode"
     fatal = [name for name in gaps if not dropping or names[name] in ("episode", "group", "step")]
@@ -252,8 +254,8 @@ def require_complete(
         return None
     bad = np.logical_or.reduce(list(gaps.values()))
     codes: IntArray = np.arange(len(bad))
-    if columns.episode is not None:
-        codes = labelled(unwrapped(table[columns.episode])).codes
+    if columns.episode:
+        codes = labelled(episode_labels(table, columns.episode)).codes
         bad = np.isin(codes, codes[bad])
     elif columns.terminated or columns.truncated:
         raise LogError(
@@ -526,11 +528,7 @@ row is an episode of one step.
             )
         how = HowToMap(tidying, tuple(beside), engine, cache, budget)
         log, columns = map_data_set(data, parts, how, notes)
-        _report_doubtful_states(columns, log, notes)
-        if columns.weight is not None:
-            weight = data.table([columns.weight])[columns.weight]
-            log = with_weights(log, columns.weight, weight, notes)
-        log = _masked(log, columns, data.table(columns.available) if columns.available else None)
+        log = _completed(log, columns, data.table, notes)
     elif (adapter := _adapter(source)) is not None:
         named = [part for part, choice in parts.items() if choice is not None]
         if tidying != Tidying():
@@ -540,7 +538,7 @@ row is an episode of one step.
                 f"{', '.join(named)} name{'s' if len(named) == 1 else ''} columns of a table, but "
                 f"this source has its own names for them. Leave out the column names."
             )
-        limited = adapter in (d4rl.read_hdf5, d4rl.read_rollouts)
+        limited = adapter in (d4rl.read_d4rl, d4rl.read_rollouts)
         log = adapter(source, notes, **({"max_steps": max_steps} if limited else {}))
     elif max_steps is not None:
         raise LogError("max_steps is for D4RL files. A table says where episodes end by columns.")
@@ -552,14 +550,11 @@ row is an episode of one step.
 def _adapter(source: Any) -> Any:
     """Return the reader for a source that is not a table; None for tables, see `open_table`."""
     if hasattr(source, "iterate_episodes"):
-        return minari.read_dataset
+        return minari.read_minari
     if hasattr(source, "episodes") and not hasattr(source, "columns"):  # not a frame
-        return d4rl.read_episodes
+        return d4rl.from_d3rlpy
     if isinstance(source, str | Path):
         if minari.is_dataset(source):
-            return minari.read_path
-        if d4rl.is_hdf5(Path(source)):
-            return d4rl.read_hdf5
-        if Path(source).suffix.lower() == ".npz":
-            return d4rl.read_rollouts
+            return minari.read_minari
+        return {"hdf5": d4rl.read_d4rl, "npz": d4rl.read_rollouts}.get(file_kind(source))
     return None

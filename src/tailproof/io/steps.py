@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_of
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, refuse_rows
 from tailproof.errors import LogError, did_you_mean, listed
 from tailproof.io.values import (
     Labelled,
@@ -368,12 +368,13 @@ def _copies(steps: Steps, first: IntArray, second: IntArray) -> int:
 def _terminated(steps: Steps, episodes: Runs) -> BoolArray:
     ends = episodes.ends
     for name, flag in (("terminated", steps.terminated), ("truncated", steps.truncated)):
-        if isinstance(flag, np.ndarray) and (flag & ~ends).any():
-            row = int((flag & ~ends).argmax())
-            raise LogError(
-                f"{name} may be true only at the last row of an episode. It is at row "
-                f"{episodes.was(row)}, but row {episodes.was(row + 1)} goes on with the episode; "
-                f"check the episode and step columns, or give what follows an episode of its own."
+        if isinstance(flag, np.ndarray):
+            refuse_rows(
+                flag & ~ends,
+                f"{name} may be true only at the last row of an episode, and others follow",
+                "check the episode and step columns, or give what follows an episode of its own",
+                LogError,
+                row_of=episodes.was,
             )
     one_step = steps.one_step
     if one_step is None:
@@ -408,14 +409,13 @@ def _next_states(
         if missing.any():
             after = np.where(missing[:, None], steps.states, after)
         unknown = missing & ~terminated
-        wrong = unknown & ~(ends & np.isnan(steps.next_states).all(axis=1))
-        if wrong.any():
-            row = episodes.was(int(wrong.argmax()))
-            raise LogError(
-                f"The next state may be missing only at the last row of an episode. It is at row "
-                f"{row} ({count_of(wrong.sum())}); fill it in, or pass next_state=False to "
-                f"derive all next states from the rows."
-            )
+        refuse_rows(
+            unknown & ~(ends & np.isnan(steps.next_states).all(axis=1)),
+            "The next state may be missing only at the last row of an episode",
+            "fill it in, or pass next_state=False to derive all next states from the rows",
+            LogError,
+            row_of=episodes.was,
+        )
         if not steps.keep_order:
             close = _SAME * (1 + np.abs(steps.states).max(axis=0))
             other = inside & (np.abs(after[:-1] - steps.states[1:]) > close).any(axis=1)
@@ -468,7 +468,7 @@ def with_weights(log: Log, name: str, column: pa.ChunkedArray, notes: Notes) -> 
     Means over this log are weighted means. Because copies share a group, standard errors count them
     as one observation, and they are never in two folds.
     """
-    given = numbers(name, column)[log.table_rows.rows]
+    given = numbers(name, column.take(pa.array(log.table_rows.rows)))
     weights = given[log.starts[:-1]]
     if (given != np.repeat(weights, log.lengths)).any():
         raise LogError(
@@ -525,22 +525,17 @@ def available_actions(table: pa.Table, names: tuple[str, ...], log: Log) -> Bool
         mask = _listed(names[0], unwrapped(table[names[0]]), labels)
     else:
         mask = np.zeros((table.num_rows, space.n), dtype=bool)
-        for code, label in enumerate(labels):
-            found = named_after(names, label)
-            if found is None:
-                raise LogError(
-                    f"There must be one column that says where {label!r} is available. Got "
-                    f"{', '.join(names)}."
-                )
-            mask[:, code] = truth_values(found, table[found])
+        for code, place in enumerate(columns_of_actions(names, space, np.arange(space.n))):
+            mask[:, code] = truth_values(names[place], table[names[place]])
     rows = log.table_rows.rows
-    impossible = ~mask[rows, log.actions]
-    if impossible.any():
-        at = int(impossible.argmax())
-        raise LogError(
-            f"{labels[log.actions[at]]!r} was taken in row {int(rows[at])} (the first row is 0), where "
-            f"it was not available ({count_of(impossible.sum())}). Correct one of the two."
-        )
+    refuse_rows(
+        ~mask[rows, log.actions],
+        "The action that was taken must have been available",
+        "correct one of the two",
+        LogError,
+        values=np.array(labels, dtype=object)[log.actions],
+        row_of=lambda at: int(rows[at]),
+    )
     return mask
 
 
@@ -554,6 +549,21 @@ def named_after(names: Sequence[str], label: str) -> str | None:
     found = sorted((name for name in names if form.fullmatch(name)), key=len)
     alone = len(found) == 1 or (len(found) > 1 and len(found[0]) < len(found[1]))
     return found[0] if alone else None
+
+
+def columns_of_actions(names: Sequence[str], space: Discrete, codes: IntArray) -> IntArray:
+    """Return the place among `names` of the column of each action in `codes`, (A,); −1 for others."""
+    place = np.full(space.n, -1)
+    for code in codes:
+        label = space.label(int(code))
+        found = named_after(names, label)
+        if found is None or names.index(found) in place:
+            raise LogError(
+                f"There must be one column for each action. Got {', '.join(names)}, of which none is "
+                f"named after {label!r} alone; rename them, or name a single column."
+            )
+        place[code] = names.index(found)
+    return place
 
 
 def _listed(name: str, column: pa.ChunkedArray, labels: list[str]) -> BoolArray:

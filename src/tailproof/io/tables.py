@@ -8,11 +8,10 @@ import sqlite3
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from csv import reader
 from dataclasses import dataclass, field, replace
 from glob import glob
-from io import BytesIO
 from json import loads
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -21,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailproof.errors import LogError, TailproofError, require_module
+from tailproof.files import require_plausible
 from tailproof.io.values import (
     array,
     dated,
@@ -49,10 +49,6 @@ def naming_the_file(label: str, advice: str, error: type[LogError] = LogError) -
         raise error(f"{label} could not be read: {reason[:300]}. {advice}") from raised
 
 
-#: Limit on the unpacked size: MOST_EXPANSION times the size of the file, plus MOST_EXTRA bytes.
-MOST_EXPANSION, MOST_EXTRA = 200, 1 << 26
-
-
 def refuse_other_files(file: Any, label: str) -> None:
     """Raise unless an open HDF5 file contains all its data, within the limit on the unpacked size.
 
@@ -60,7 +56,7 @@ def refuse_other_files(file: Any, label: str) -> None:
     """
     import h5py
 
-    limit = MOST_EXPANSION * Path(file.filename).stat().st_size + MOST_EXTRA
+    size = Path(file.filename).stat().st_size
     total, seen, waiting = 0, set(), [file]
     while waiting:
         group = waiting.pop()
@@ -84,11 +80,7 @@ def refuse_other_files(file: Any, label: str) -> None:
                     f"into the file itself."
                 )
             total += item.nbytes
-            if total > limit:
-                raise LogError(
-                    f"{label} is not read: it claims over {limit} bytes, more than its file can hold. "
-                    f"It is damaged, or made to fill the memory."
-                )
+            require_plausible(total, size, times=200, extra=1 << 26)
 
 
 def require_room(label: str, rows: int, columns: int) -> None:
@@ -131,16 +123,49 @@ class LimitedStream(io.RawIOBase):
         super().close()
 
 
-KINDS = ("sqlite", "duckdb")
+#: How files of a kind begin: at which byte, and with which bytes.
+_MARKS = {
+    "parquet": (0, b"PAR1"),
+    "arrow": (0, b"ARROW1"),
+    "hdf5": (0, b"\x89HDF\r\n\x1a\n"),
+    "sqlite": (0, b"SQLite format 3\0"),
+    "duckdb": (8, b"DUCK"),
+}
+#: How files are named of which the beginning does not tell the kind.
+_SUFFIXES = {
+    "csv": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+    "json": (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz"),
+    "excel": (".xlsx",),
+    "hdf5": (".hdf5", ".h5", ".hdf"),
+    "npz": (".npz",),
+}
+_DATABASE = {"table": "NAME", "query": "SELECT ..."}
+#: What a URI may ask of a file, as in ``excel://plan.xlsx?sheet=Data``.
+_ASKED = {"sqlite": _DATABASE, "duckdb": _DATABASE, "excel": {"sheet": "NAME"}}
 
 
-class Database(NamedTuple):
-    """A database file and the table or query to read; both None for its only table."""
+def file_kind(path: str | Path) -> str:
+    """Return the kind of a file, by its content or else by its name; "" for others, and folders."""
+    head = b""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(16)
+    except (OSError, ValueError):  # a folder, no file, or a path with a zero character
+        pass
+    by_content = (kind for kind, (at, mark) in _MARKS.items() if head[at:].startswith(mark))
+    name = str(path).lower()
+    by_name = (kind for kind, ends in _SUFFIXES.items() if name.endswith(ends))
+    return next(by_content, "") or next(by_name, "")
+
+
+class Asked(NamedTuple):
+    """A file of which a part is asked for: a table or a query of a database, a sheet of a workbook."""
 
     kind: str
     path: Path
-    table: str | None = None
-    query: str | None = None
+    key: str = ""  # "table", "query" or "sheet"
+    value: str = ""
     external: bool = False  # whether views and queries may read other files (DuckDB)
 
 
@@ -148,53 +173,40 @@ class Database(NamedTuple):
 _EXTERNAL = "external=yes&"
 
 
-def database(source: object) -> Database | None:
-    """Return the database of a URI or file; None if the source is not a database.
+def asked_of(source: object) -> Asked | None:
+    """Return what a URI asks for, or a database; None for other sources.
 
-    >>> database("duckdb://shop.db?query=SELECT * FROM orders").query
+    >>> asked_of("duckdb://shop.db?query=SELECT * FROM orders").value
     'SELECT * FROM orders'
-    >>> database("sqlite:///data/shop.db?table=orders")[1:3]
-    (PosixPath('/data/shop.db'), 'orders')
-    >>> database("duckdb://shop.db?external=yes&table=orders").external
+    >>> asked_of("sqlite:///data/shop.db?table=orders")[1:4]
+    (PosixPath('/data/shop.db'), 'table', 'orders')
+    >>> asked_of("duckdb://shop.db?external=yes&table=orders").external
     True
+    >>> asked_of("excel://plan.xlsx?sheet=Data 2024").value
+    'Data 2024'
     """
-    if isinstance(source, str):
-        kind, _, rest = source.partition("://")
-        if kind in KINDS and rest:
-            path, _, asked = rest.partition("?")
-            external = kind == "duckdb" and asked.startswith(_EXTERNAL)
-            asked = asked.removeprefix(_EXTERNAL) if external else asked
-            key, equals, value = asked.partition("=")
-            if asked and (key not in ("query", "table") or not equals or not value):
-                raise LogError(
-                    f"After ? comes table=NAME or query=SELECT .... Got {asked!r} in {source!r}."
-                )
-            named = {key: value} if asked else {}
-            return Database(kind, Path(path), **named, external=external)
     if not isinstance(source, str | Path):
         return None
-    kind = _kind_of_file(Path(source))
-    return Database(kind, Path(source)) if kind else None
+    kind, _, rest = str(source).partition("://")
+    if kind not in _ASKED or not rest or isinstance(source, Path):
+        kind = file_kind(source)
+        return Asked(kind, Path(source)) if kind in ("sqlite", "duckdb") else None
+    path, mark, asked = rest.partition("?")
+    external = kind == "duckdb" and asked.startswith(_EXTERNAL)
+    key, _, value = asked.removeprefix(_EXTERNAL if external else "").partition("=")
+    if mark and (key not in _ASKED[kind] or not value):
+        wanted = " or ".join(f"{each}={what}" for each, what in _ASKED[kind].items())
+        raise LogError(f"After ? comes {wanted}. Got {asked!r} in {source!r}.")
+    return Asked(kind, Path(path), key, value, external)
 
 
-def _kind_of_file(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            head = file.read(16)
-    except (OSError, ValueError):
-        return ""
-    if head == b"SQLite format 3\0":
-        return "sqlite"
-    return "duckdb" if head[8:12] == b"DUCK" else ""
-
-
-def read_database(asked: Database) -> pa.Table:
+def read_database(asked: Asked) -> pa.Table:
     """Return the requested table or query result."""
     if not asked.path.is_file():
         raise LogError(f"There is no file {str(asked.path)!r}. Check the path.")
     with _sqlite(asked.path) if asked.kind == "sqlite" else _duckdb(asked) as run:
-        if asked.query is not None:
-            return run(asked.query)
+        if asked.key == "query":
+            return run(asked.value)
         listed = (
             "SELECT name FROM sqlite_master "
             "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
@@ -202,7 +214,7 @@ def read_database(asked: Database) -> pa.Table:
             else "SELECT table_name AS name FROM information_schema.tables"
         )
         names = sorted(run(listed).column("name").to_pylist())
-        name = asked.table or (names[0] if len(names) == 1 else None)
+        name = asked.value or (names[0] if len(names) == 1 else None)
         if name is None or name not in names:
             wanted = f"no table {name!r}" if name else f"{len(names)} tables"
             raise LogError(
@@ -237,7 +249,7 @@ def _sqlite(path: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def _duckdb(asked: Database) -> Iterator[Any]:
+def _duckdb(asked: Asked) -> Iterator[Any]:
     """Open a file without access to others: a view in it may read any file of this machine."""
     path = asked.path
     duckdb = require_module("duckdb", "'tailproof[duckdb]'", f"Reading {path}", LogError)
@@ -259,34 +271,19 @@ def _duckdb(asked: Database) -> Iterator[Any]:
         yield run
 
 
-#: How a sheet is named: ``excel://plan.xlsx?sheet=Data``.
-EXCEL = "excel://"
-
-
-def named_sheet(source: str) -> tuple[Path, str | None]:
-    """Return the workbook and the sheet of a URI; None for the first sheet.
-
-    >>> named_sheet("excel://plan.xlsx?sheet=Data 2024")
-    (PosixPath('plan.xlsx'), 'Data 2024')
-    """
-    path, mark, asked = source.removeprefix(EXCEL).partition("?")
-    key, _, sheet = asked.partition("=")
-    if mark and (key != "sheet" or not sheet):
-        raise LogError(f"After ? comes sheet=NAME. Got {asked!r} in {source!r}.")
-    return Path(path), sheet or None
-
-
-def _open_excel(path: Path, label: str, sheet: str | None = None) -> Source:
+def _open_excel(path: Path, label: str, sheet: str = "") -> Source:
     """Open a sheet of a workbook, by default the first one that is shown."""
     openpyxl = require_module("openpyxl", "'tailproof[excel]'", label, LogError)
     with naming_the_file(label, "An Excel log is one sheet with column names in its first row."):
-        _require_small_workbook(path, label)
+        with zipfile.ZipFile(path) as parts:
+            unpacked = sum(part.file_size for part in parts.infolist())
+            require_plausible(unpacked, path.stat().st_size, times=50)  # cells take more memory
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         titles = [each.title for each in book.worksheets]
-        if sheet is not None and sheet not in titles:
+        if sheet and sheet not in titles:
             raise LogError(f"{label} has no sheet {sheet!r}. It has {', '.join(titles)}.")
         shown = [each.title for each in book.worksheets if each.sheet_state == "visible"]
-        title = (shown or titles)[0] if sheet is None else sheet
+        title = sheet or (shown or titles)[0]
         book[title].reset_dimensions()  # the range that a file claims may be that of an older state
         rows = list(book[title].iter_rows(values_only=True))
         book.close()
@@ -312,22 +309,6 @@ def _open_excel(path: Path, label: str, sheet: str | None = None) -> Source:
 
         table = pa.table({name: _column(values) for name, values in cells.items()})
         return _in_memory(label, table, heading, exact)
-
-
-#: Limit on the unpacked size of a workbook: this times its file's, plus EXCEL_EXTRA bytes.
-EXCEL_EXPANSION, EXCEL_EXTRA = 50, 1 << 24
-
-
-def _require_small_workbook(path: Path, label: str) -> None:
-    """Raise if a workbook unpacks to more than a sheet of numbers does."""
-    with zipfile.ZipFile(path) as parts:
-        unpacked = sum(part.file_size for part in parts.infolist())
-    limit = EXCEL_EXPANSION * path.stat().st_size + EXCEL_EXTRA
-    if unpacked > limit:
-        raise LogError(
-            f"{label} is not read: it unpacks to {unpacked / 1e6:.0f} MB, and {limit / 1e6:.0f} MB are "
-            f"the most for its size. Save the sheet as CSV or Parquet."
-        )
 
 
 def _refuse_totals(label: str, rows: Sequence[Sequence[Any]], named: Sequence[int]) -> None:
@@ -379,14 +360,9 @@ def _heading(path: Path, title: str, titles: list[str], rows: Sequence[Sequence[
     if others := [each for each in titles if each != title]:
         said.append(
             f"Other sheets are {', '.join(others[:5])}; name one as in "
-            f"'{EXCEL}{path}?sheet={others[0]}'."
+            f"'excel://{path}?sheet={others[0]}'."
         )
     return " ".join(said)
-
-
-CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
-ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
-JSON_SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz")
 
 
 class Reads(Protocol):
@@ -413,7 +389,6 @@ class Source:
     schema: pa.Schema | None = None  # if its metadata may hold tailproof's description
     index: object = None  # the row labels of a pandas frame
     heading: str = ""  # where the names of its columns stand, if none of them fits
-    merged: tuple[str, ...] = ()  # columns that were merged into another
     doubts: Mapping[str, str] = field(
         default_factory=dict
     )  # columns that may be read wrongly, and why
@@ -421,13 +396,12 @@ class Source:
 
 def open_table(given: object) -> Source:
     """Open a path, a query, an Arrow table, any frame that Arrow can read, or a mapping of arrays."""
-    if asked := database(given):
+    if asked := asked_of(given):
+        if asked.kind == "excel":
+            return _open_excel(asked.path, f"The file {asked.path}", asked.value)
         label = f"The database {asked.path}"
         with naming_the_file(label, "Check the query, and that every column has one type."):
             return _in_memory(label, read_database(asked))
-    if isinstance(given, str) and given.startswith(EXCEL):
-        path, sheet = named_sheet(given)
-        return _open_excel(path, f"The file {path}", sheet)
     if isinstance(given, str | Path):
         return _open_path(Path(given))
     label = f"The {type(given).__module__.split('.')[0]} {type(given).__name__}"
@@ -482,26 +456,19 @@ Exact = Callable[[str], pa.ChunkedArray | None]
 
 
 def _as_table(given: Any) -> pa.Table | None:
-    if isinstance(given, pa.Table):
-        return given
-    if isinstance(given, pa.RecordBatch):
-        return pa.Table.from_batches([given])
-    if isinstance(given, pa.RecordBatchReader):
-        return given.read_all()
-    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
+    pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(given, pandas.DataFrame):
         named = any(name is not None for name in given.index.names)
         frame = given.reset_index() if named else given
         return pa.Table.from_pandas(frame, preserve_index=False)
-    if polars is not None and isinstance(given, polars.DataFrame | polars.LazyFrame):
-        return given.lazy().collect().to_arrow()
     if isinstance(given, Mapping):
         return pa.table({str(name): pa.array(values) for name, values in given.items()})
+    if hasattr(given, "lazy"):  # polars
+        return given.lazy().collect().to_arrow()
     if hasattr(given, "to_table") and hasattr(given, "schema"):  # pyarrow.dataset.Dataset
         return given.to_table()
-    if hasattr(given, "__arrow_c_stream__"):
-        return pa.table(given)
-    return None
+    arrow = hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
+    return pa.table(given) if arrow else None
 
 
 def _open_files(pattern: str, paths: Sequence[str]) -> Source:
@@ -532,27 +499,23 @@ def _open_path(path: Path) -> Source:
     try:
         if not path.exists() and (matched := sorted(glob(str(path)))):
             return _open_files(str(path), matched)
-        folder = path.is_dir()
-        with nullcontext(BytesIO()) if folder else path.open("rb") as file:
-            head = file.read(8)
+        if path.is_dir():
+            return _open_folder(path)
+        path.open("rb").close()
     except (OSError, ValueError) as error:  # ValueError: a path with a zero character
         raise LogError(f"{label} could not be opened: {error}. Check the path.") from error
-    if folder:
-        return _open_folder(path)
-    name = path.name.lower()
-    if head[:4] == b"PAR1":
-        return _open_parquet(path, label)
-    if head[:6] == b"ARROW1" or name.endswith(ARROW_SUFFIXES):
-        return _open_arrow(path, label)
-    if name.endswith(CSV_SUFFIXES):
-        return _open_csv(path, label)
-    if name.endswith(JSON_SUFFIXES):
-        return _open_json(path, label)
-    if name.endswith(".xlsx"):
-        return _open_excel(path, label)
+    openers = {
+        "parquet": _open_parquet,
+        "arrow": _open_arrow,
+        "csv": _open_csv,
+        "json": _open_json,
+        "excel": _open_excel,
+    }
+    if (kind := file_kind(path)) in openers:
+        return openers[kind](path, label)
     raise LogError(
         f"{label} is not a log that can be read"
-        + (": it does not begin as a Parquet file does" if name.endswith(".parquet") else "")
+        + (": it does not begin as a Parquet file does" if path.suffix == ".parquet" else "")
         + ". Logs are Parquet, CSV (.csv, .tsv), JSON lines (.jsonl), Excel (.xlsx), Arrow (.arrow, "
         ".feather), HDF5, SQLite or DuckDB files, or folders of Parquet files."
     )

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_of, is_number
+from tailproof.arrays import (
+    AnyArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    count_of,
+    is_number,
+    refuse_rows,
+)
 from tailproof.errors import LogError
 
 _UNIT = r"(?:[$€£¥%]|EUR|USD|GBP|CHF)"
@@ -248,13 +256,10 @@ def numbers(
     if not np.isfinite(total):  # a finite sum proves every entry finite
         if not missing:
             refuse_missing(name, column)
-        endless = np.isinf(values)
-        if endless.any() and not infinite:
-            row = int(endless.argmax())
-            raise LogError(
-                f"Column {name!r} must hold finite numbers. Got {values[row]} at row {row} "
-                f"({count_of(endless.sum())}; the first row is 0); drop or replace these rows."
-            )
+        if not infinite:
+            rule = f"Column {name!r} must hold finite numbers"
+            advice = "drop or replace these rows"
+            refuse_rows(np.isinf(values), rule, advice, LogError, values=values)
     return values
 
 
@@ -337,23 +342,17 @@ def truth_values(name: str, column: Column) -> BoolArray:
     """Return a column of booleans, (n,): numbers or text in a usual spelling, such as yes and no."""
     column = unwrapped(column)
     refuse_missing(name, column)
-    wanted = f"Column {name!r} must hold true and false, yes and no, or 1 and 0."
+    wanted = f"Column {name!r} must hold true and false, yes and no, or 1 and 0"
     if is_text(column.type):
         found = labelled(column)
         known = [_TRUTH.get(str(label).strip().lower()) for label in found.labels]
-        if None in known:
-            odd_code = known.index(None)
-            row = int((found.codes == odd_code).argmax())
-            got = str(found.labels[odd_code])[:40]
-            raise LogError(f"{wanted} Got {got!r} at row {row}; convert it.")
+        odd = np.array([each is None for each in known])[found.codes]
+        refuse_rows(odd, wanted, "convert it", LogError, values=found.labels[found.codes])
         return np.array(known, dtype=bool)[found.codes]
     if not (kinds.is_boolean(column.type) or kinds.is_primitive(column.type)):
-        raise LogError(f"{wanted} {shown(column)} Convert it.")
+        raise LogError(f"{wanted}. {shown(column)} Convert it.")
     values = numbers(name, column)
-    odd = (values != 0) & (values != 1)
-    if odd.any():
-        row = int(odd.argmax())
-        raise LogError(f"{wanted} Got {values[row]:g} at row {row}; convert it.")
+    refuse_rows(~np.isin(values, (0, 1)), wanted, "convert it", LogError, values=values)
     return np.asarray(values == 1)
 
 

@@ -140,19 +140,21 @@ class Origin:
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """A file in NumPy's format, mapped by a call."""
+    """A file with the numbers of an array, mapped by a call."""
 
     path: str
+    dtype: str
+    shape: tuple[int, ...]
 
     def __call__(self) -> AnyArray:
         """Map the file, to be read only."""
-        return np.asanyarray(np.load(self.path, mmap_mode="r", allow_pickle=False))
+        return np.memmap(self.path, self.dtype, "r", shape=self.shape)
 
 
 def sendable(values: Any) -> Any:
     """Return the file of an array that is mapped from a whole file, other values as they are."""
     if isinstance(values, np.memmap) and isinstance(values.base, mmap.mmap):
-        return ArrayFile(str(values.filename))
+        return ArrayFile(str(values.filename), values.dtype.str, values.shape)
     return values
 
 
@@ -167,9 +169,9 @@ def copied_to_file(values: AnyArray, rows: IntArray) -> AnyArray:
     """Return some rows of a mapped array, mapped from a file beside its own that vanishes with them."""
     if not isinstance(values, np.memmap):
         return values[rows]
-    handle, path = tempfile.mkstemp(".npy", "part-", dir=Path(str(values.filename)).parent)
+    handle, path = tempfile.mkstemp("", "part-", dir=Path(str(values.filename)).parent)
     os.close(handle)
-    copy = np.lib.format.open_memmap(path, "w+", values.dtype, (len(rows), *values.shape[1:]))
+    copy = np.memmap(path, values.dtype, "w+", shape=(len(rows), *values.shape[1:]))
     weakref.finalize(copy._mmap, Path(path).unlink, missing_ok=True)  # type: ignore[attr-defined]
     for first in range(0, len(rows), CHUNK):
         some = slice(first, first + CHUNK)

@@ -14,10 +14,10 @@ from tailproof.arrays import (
     FloatArray,
     IntArray,
     as_array,
-    count_of,
+    refuse_rows,
     require_finite,
 )
-from tailproof.errors import LogError
+from tailproof.errors import LogError, TailproofError
 from tailproof.log.spaces import ActionSpace, Discrete, as_space
 
 #: Smallest and largest size of the largest reward: squares and their sums are floats between them.
@@ -108,13 +108,12 @@ def check_actions(
                 f"Got dtype {array.dtype}, shape {array.shape}."
             )
         array = array.astype(np.intp)
-        outside = np.flatnonzero((array < 0) | (array >= space.n))
-        if len(outside):
-            row = int(outside[0])
-            raise LogError(
-                f"actions must lie in 0..{space.n - 1}. Got {array[row]} at row {row} "
-                f"({count_of(len(outside))}); code actions 0..A-1 or pass a larger action_space."
-            )
+        rule, advice = (
+            f"actions must lie in 0..{space.n - 1}",
+            "code actions 0..A-1 or pass a larger",
+        )
+        outside = (array < 0) | (array >= space.n)
+        refuse_rows(outside, rule, f"{advice} action_space", LogError, values=array)
         require_repeated(len(np.unique(array)), len(array))
         return array, space
     array = real_matrix("actions", array)
@@ -125,12 +124,10 @@ def check_actions(
             f"Got {array.shape[1]}."
         )
     for bound, outside_of in ((space.low, np.less), (space.high, np.greater)):
-        if bound is not None and (rows := outside_of(array, np.asarray(bound)).any(axis=1)).any():
-            row = int(np.flatnonzero(rows)[0])
-            raise LogError(
-                f"actions must lie within the action space's bounds. Got {array[row]} at row {row} "
-                f"({count_of(rows.sum())}); clip them or widen the space."
-            )
+        if bound is not None:
+            outside = outside_of(array, np.asarray(bound)).any(axis=1)
+            rule = "actions must lie within the action space's bounds"
+            refuse_rows(outside, rule, "clip them or widen the space", LogError, values=array)
     return array, space
 
 
@@ -157,10 +154,7 @@ def labels(name: str, values: npt.ArrayLike, n: int) -> AnyArray:
         missing = np.array([each is None or each != each for each in array], dtype=bool)
     else:
         missing = np.zeros(n, dtype=bool)
-    if missing.any():
-        row = int(missing.argmax())
-        said = {"f": "NaN", "m": "NaT", "M": "NaT"}.get(kind, array[row])
-        raise LogError(f"{name} must label every row. Got {said} at row {row}.")
+    refuse_rows(missing, f"{name} must label every row", "fill it in", LogError)
     return array
 
 
@@ -195,12 +189,8 @@ def end_flags(name: str, values: npt.ArrayLike | None, ends: BoolArray) -> BoolA
             f"{name} must be booleans. Got dtype {array.dtype}{shown} instead; use 0 and 1 only."
         )
     flags = column(name, array, len(ends), bool)
-    if (flags & ~ends).any():
-        row = int(np.flatnonzero(flags & ~ends)[0])
-        raise LogError(
-            f"{name} may be true only at the last row of an episode. Row {row} is {name} but its "
-            f"episode goes on; start a new episode after it."
-        )
+    rule = f"{name} may be true only at the last row of an episode, and others follow"
+    refuse_rows(flags & ~ends, rule, "start a new episode after it", LogError)
     return flags
 
 
@@ -223,22 +213,18 @@ def check_propensity(propensity: npt.ArrayLike, n: int, space: ActionSpace) -> F
     values = column("propensity", propensity, n, float)
     require_finite("propensity", values, LogError)
     highest = 1.0 if isinstance(space, Discrete) else np.inf
-    bad = np.flatnonzero((values <= 0) | (values > highest * (1 + 1e-9)))
-    if len(bad):
-        row = int(bad[0])
-        advice = "an action that was logged had a positive probability"
-        if values.max() <= 0:
-            advice = "these look like logarithms: take their exponentials"
-        elif values.min() < 0:
-            advice = "these look like logits: turn them into probabilities"
-        elif values.max() > highest and values.min() > 0:
-            advice = "probabilities are at most 1"
-            if values.max() <= 100 and np.median(values) > 1:
-                advice = "these look like percentages: divide the column by 100"
-        raise LogError(
-            f"propensity must lie in (0, {highest:g}]. Got {values[row]:g} at row {row} "
-            f"({count_of(len(bad))}); {advice}."
-        )
+    advice = "an action that was logged had a positive probability"
+    if values.max() <= 0:
+        advice = "these look like logarithms: take their exponentials"
+    elif values.min() < 0:
+        advice = "these look like logits: turn them into probabilities"
+    elif highest < values.max() <= 100 and np.median(values) > 1:
+        advice = "these look like percentages: divide the column by 100"
+    elif values.max() > highest and values.min() > 0:
+        advice = "probabilities are at most 1"
+    bad = (values <= 0) | (values > highest * (1 + 1e-9))
+    rule = f"propensity must lie in (0, {highest:g}]"
+    refuse_rows(bad, rule, advice, LogError, values=values)
     return values
 
 
@@ -249,13 +235,9 @@ def adds_up(probabilities: FloatArray) -> BoolArray:
 
 
 def require_probabilities(
-    what: str, probabilities: FloatArray, rows: BoolArray, error: type[Exception]
+    what: str, probabilities: FloatArray, rows: BoolArray, error: type[TailproofError]
 ) -> None:
     """Raise unless these rows of (n, A) are probabilities."""
+    rule = f"{what} must be at least 0 and add up to 1"
     wrong = rows & ~adds_up(probabilities)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise error(
-            f"{what} must be at least 0 and add up to 1. Got {probabilities[row]} in row {row} (the "
-            f"first row is 0; {count_of(wrong.sum())})."
-        )
+    refuse_rows(wrong, rule, "correct these rows", error, values=probabilities)

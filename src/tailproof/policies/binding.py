@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -83,6 +84,10 @@ Policy = (
 )
 
 
+#: Turns states of the log into those that a policy knows.
+StatesOf = Callable[[FloatArray], Any]
+
+
 def for_log(policy: Policy | None, log: Log) -> Any:
     """Return the policy as a `BoundPolicy` over the log's states and actions.
 
@@ -144,9 +149,8 @@ def _with_kind_of_answer(bound: StatePolicy, log: Log) -> StatePolicy:
     if not plain or getattr(bound.policy, "n_actions", None) is not None or log.n_actions < 2:
         return bound
     states = log.states[:2]
-    given = states.copy() if bound.states_of is None else bound.states_of(states)
     try:
-        answers = bound.policy(given)
+        answers = bound.policy(bound.given(states))
         shape = np.shape(answers)
     except Exception:  # the evaluation will raise it again
         return bound
@@ -170,7 +174,7 @@ def for_names(
     its actions are matched by label.
     """
     own = getattr(policy, "encoder", None)
-    states_of: Callable[[FloatArray], FloatArray] | None
+    states_of: StatesOf | None
     if own is not None and encoder is not None:
         states_of = None
         if own.variables != encoder.variables:
@@ -180,7 +184,7 @@ def for_names(
                 raise PolicyError(
                     f"The policy was made for the state variables {listed(own.state_names)}. {error}"
                 ) from error
-            states_of = Translation(own, encoder)
+            states_of = partial(_translated, own, encoder)
     else:
         states_of = _selection(tuple(getattr(policy, "state_names", ())), tuple(state_names))
     codes = None
@@ -189,35 +193,25 @@ def for_names(
     return StatePolicy(policy, space, states_of=states_of, codes=codes)
 
 
-@dataclass(frozen=True)
-class Translation:
-    """States of one encoder as those of another."""
-
-    own: Encoder
-    theirs: Encoder
-
-    def __call__(self, states: FloatArray) -> FloatArray:
-        """Return the states of the policy's encoder, (n, p'), for those of the log's, (n, p)."""
-        try:
-            return self.own.translate(states, self.theirs)
-        except LogError as error:
-            raise PolicyError(
-                f"The policy does not know all states of this log. {error}"
-            ) from error
+def _translated(own: Encoder, theirs: Encoder, states: FloatArray) -> FloatArray:
+    """Return the states of the policy's encoder, (n, p'), for those of the log's, (n, p)."""
+    try:
+        return own.translate(states, theirs)
+    except LogError as error:
+        raise PolicyError(f"The policy does not know all states of this log. {error}") from error
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Some of the state variables, in another order."""
-
-    places: tuple[int, ...]
-
-    def __call__(self, states: FloatArray) -> FloatArray:
-        """Return these columns of the states, (n, p')."""
-        return states[:, list(self.places)]
+def _selected(places: tuple[int, ...], states: FloatArray) -> FloatArray:
+    """Return some of the state variables, in another order, (n, p')."""
+    return states[:, list(places)]
 
 
-def _selection(own: tuple[str, ...], names: tuple[str, ...]) -> Selection | None:
+def _framed(names: tuple[str, ...], states: FloatArray) -> Any:
+    """Return states as a pandas frame."""
+    return require_module("pandas", *_PANDAS).DataFrame(states, columns=list(names))
+
+
+def _selection(own: tuple[str, ...], names: tuple[str, ...]) -> StatesOf | None:
     """Return the log's columns of the policy's state variables; None if they are the same."""
     if not own or not names or own == names:
         return None
@@ -233,7 +227,7 @@ def _selection(own: tuple[str, ...], names: tuple[str, ...]) -> Selection | None
             f"The policy was made for the state variables {listed(own)}. The log has no "
             f"{listed(absent)}; it has {listed(names)}."
         )
-    return Selection(tuple(names.index(name) for name in own))
+    return partial(_selected, tuple(names.index(name) for name in own))
 
 
 def _codes(policy: Any, space: Discrete) -> tuple[int, ...] | None:
@@ -322,11 +316,21 @@ def _by_row(policy: Any, log: Log) -> RowPolicy | None:
     return row_policy(policy, log, name, of_table=not plain)
 
 
-def row_policy(answers: Any, log: Log, name: str, *, of_table: bool = False) -> RowPolicy:
+def row_policy(
+    answers: Any,
+    log: Log,
+    name: str,
+    *,
+    of_table: bool = False,
+    names: Sequence[Any] | None = None,
+) -> RowPolicy:
     """Return the policy with these actions or probabilities for each row of the table, checked.
 
-    `of_table` says that they are a column, in which 0 and 1 are more likely flags than codes.
+    `of_table` says that they are a column, in which 0 and 1 are more likely flags than codes; `names`
+    are the actions of columns of probabilities.
     """
+    if has_columns(answers) and len(answers.columns) > 1:
+        names = list(answers.columns)
     count, space = log.table_rows.count, log.action_space
     values = as_array(name, answers, PolicyError)
     if len(values) != count or values.ndim > 2:
@@ -337,10 +341,8 @@ def row_policy(answers: Any, log: Log, name: str, *, of_table: bool = False) -> 
         reals = values.astype(float).reshape(count, -1)
         _require_known(np.isnan(reals).any(axis=1), log, name)
         return RowPolicy(name, space, reals)
-    if values.ndim == 2 and values.shape[1] > 1:
-        return _as_probabilities(
-            values, list(answers.columns) if has_columns(answers) else None, log, name
-        )
+    if names is not None or (values.ndim == 2 and values.shape[1] > 1):
+        return _probabilities(values, names, log, name)
     if of_table:
         require_no_flags(values.reshape(count), space, name)
     codes = action_codes(values.reshape(count), space, who=name)
@@ -373,16 +375,9 @@ def _column(pattern: str, log: Log) -> RowPolicy:
     found = {each: match[1] for each in there if (match := form.fullmatch(each))}
     if not found:
         raise PolicyError(f"No column matches {pattern!r}. The log has: {listed(there, 20)}.")
-    columns = origin.table.read(list(found)).columns
-    try:
-        probabilities = np.column_stack(
-            [np.array(each.to_pylist(), dtype=float) for each in columns]
-        )
-    except ValueError as error:
-        raise PolicyError(
-            f"The columns {listed(list(found))} must hold probabilities, that is numbers. {error}."
-        ) from error
-    return _as_probabilities(probabilities, list(found.values()), log, name)
+    table = origin.table.read(list(found))
+    columns = {label: table[name].to_pylist() for name, label in found.items()}
+    return row_policy(np.column_stack([*columns.values()]), log, name, names=[*columns])
 
 
 def _no_column(name: str, origin: Origin) -> str:
@@ -397,11 +392,12 @@ def _no_column(name: str, origin: Origin) -> str:
     )
 
 
-def _as_probabilities(
-    values: AnyArray, names: Sequence[Any] | None, log: Log, name: str
-) -> RowPolicy:
+def _probabilities(values: AnyArray, names: Sequence[Any] | None, log: Log, name: str) -> RowPolicy:
     assert isinstance(log.action_space, Discrete)
-    probabilities = values.astype(float)
+    try:
+        probabilities = values.astype(float)
+    except ValueError as error:
+        raise PolicyError(f"{name} must hold probabilities, that is numbers. {error}.") from error
     if names is not None:
         probabilities = probabilities_by_name(probabilities, names, log.action_space, name)
     if probabilities.shape[1] != log.n_actions:
@@ -484,24 +480,28 @@ def _logged(log: Log) -> RowPolicy:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """How to call a function or model, and the input that it needs."""
+    """A function or model, how to ask it, and the input that it needs."""
 
     policy: Any
+    space: ActionSpace
     ask: Callable[[Any], Any]
     frame: bool | None  # whether it needs a frame; None if unknown until it is called
     columns: tuple[str, ...] = ()  # columns it needs, in this order; all columns if empty
     classes: Any = None  # actions of the columns of its output
 
     @property
-    def name(self) -> str:
-        """Its name in messages."""
-        return f"The policy {called(self.policy)}"
+    def __name__(self) -> str:
+        return called(self.policy)
+
+    @property
+    def __wrapped__(self) -> Any:
+        return self.policy  # where errors of its own are looked for
 
     @classmethod
-    def of(cls, policy: object) -> Rule | None:
+    def of(cls, policy: object, space: ActionSpace) -> Rule | None:
         """Return how to call a function, fitted model or `predict_proba`; None for other policies."""
         if isinstance(policy, OnFrame):
-            return cls(policy.function, policy.function, True)
+            return cls(policy.function, space, policy.function, True)
         model: Any = getattr(policy, "__self__", None) if inspect.ismethod(policy) else policy
         if hasattr(model, "predict") and not hasattr(model, "probabilities"):
             gives_probabilities = getattr(policy, "__name__", "predict") == "predict_proba"
@@ -509,13 +509,13 @@ class Rule:
             frame = True if names else (False if hasattr(model, "n_features_in_") else None)
             ask = model.predict_proba if gives_probabilities else model.predict
             classes = getattr(model, "classes_", None) if gives_probabilities else None
-            return cls(model, ask, frame, names, classes)
+            return cls(model, space, ask, frame, names, classes)
         if not callable(policy) or any(
             getattr(policy, name, None) is not None
             for name in ("probabilities", "sample", "n_actions", "state_names")
         ):
             return None
-        return cls(policy, policy, True if _annotated(policy) else None)
+        return cls(policy, space, policy, True if _annotated(policy) else None)
 
     def within(self, names: Sequence[str]) -> bool:
         """Return whether these columns include all that it needs."""
@@ -526,11 +526,11 @@ class Rule:
         absent = [each for each in self.columns if each not in names]
         if absent:
             raise PolicyError(
-                f"{self.name} was fitted on the columns {listed(self.columns, 20)}. The log "
+                f"The policy {called(self)} was fitted on {listed(self.columns, 20)}. The log "
                 f"has no {listed(absent, 20)} to give it; it has {listed(names, 20)}."
             )
 
-    def answers(self, given: Any, space: ActionSpace) -> Any:
+    def __call__(self, given: Any) -> Any:
         """Return what it answers to a frame or an array; probabilities by class in the log's order."""
         if has_columns(given) and self.columns:
             self.require(list(map(str, given.columns)))
@@ -538,8 +538,10 @@ class Rule:
         answers = self.ask(given)
         if self.classes is None or has_columns(answers):
             return answers
-        assert isinstance(space, Discrete)
-        return probabilities_by_name(np.asarray(answers), self.classes, space, self.name)
+        assert isinstance(self.space, Discrete)
+        return probabilities_by_name(
+            np.asarray(answers), self.classes, self.space, f"The policy {called(self)}"
+        )
 
 
 def _annotated(function: Any) -> bool:
@@ -571,7 +573,7 @@ def _wants_names(rule: Rule, states: FloatArray) -> bool:
 
 def _by_rule(policy: Any, log: Log) -> RowPolicy | StatePolicy | None:
     """Return a function or model bound to this log; None for other policies."""
-    rule = Rule.of(policy)
+    rule = Rule.of(policy, log.action_space)
     if rule is None:
         return None
     frame = rule.frame
@@ -585,7 +587,8 @@ def _by_rule(policy: Any, log: Log) -> RowPolicy | StatePolicy | None:
             rule.require(table.names)
     if not frame and rule.ask is policy:
         return StatePolicy(policy, log.action_space)  # a function of an array needs no conversion
-    return StatePolicy(OnStates(rule, log.state_names, frame, log.action_space), log.action_space)
+    framed = partial(_framed, log.state_names) if frame else None
+    return StatePolicy(rule, log.action_space, states_of=framed)
 
 
 def _on_rows(rule: Rule, log: Log) -> RowPolicy:
@@ -602,27 +605,5 @@ def _on_rows(rule: Rule, log: Log) -> RowPolicy:
         shown = ", ".join(f"{name} ({what})" for name, what in table.hidden.items())
         hint = f"Not among them, because no policy knows them before it acts: {shown}."
     with policy_errors(rule.policy, columns=table.names, hint=hint):
-        answers = rule.answers(frame, log.action_space)
-    return row_policy(answers, log, rule.name)
-
-
-@dataclass(frozen=True, eq=False)
-class OnStates:
-    """A rule evaluated on states: as an array, or as a frame with the state names."""
-
-    rule: Rule
-    names: tuple[str, ...]
-    frame: bool
-    space: ActionSpace
-
-    @property
-    def __name__(self) -> str:
-        return called(self.rule.policy)
-
-    def __call__(self, states: FloatArray) -> Any:
-        """Return the rule's actions, or probabilities in the log's order of actions."""
-        given: Any = states
-        if self.frame:
-            given = require_module("pandas", *_PANDAS).DataFrame(states, columns=list(self.names))
-        with policy_errors(self.rule.policy, None if self.frame else states, columns=self.names):
-            return self.rule.answers(given, self.space)
+        answers = rule(frame)
+    return row_policy(answers, log, f"The policy {called(rule)}")

@@ -225,7 +225,8 @@ class StatePolicy(BoundPolicy):
     policy
         The function or object.
     states_of
-        Turns states of the log into those that the policy knows; None if they are the same.
+        Turns states of the log into what the policy knows: other states, or a frame; None if it
+        knows them as they are.
     codes
         The log's code of each of the policy's own codes, −1 for none; None if they are the same.
     gives_probabilities
@@ -237,7 +238,7 @@ class StatePolicy(BoundPolicy):
     policy: Any
     space: ActionSpace
     _: KW_ONLY
-    states_of: Callable[[FloatArray], FloatArray] | None = None
+    states_of: Callable[[FloatArray], Any] | None = None
     codes: tuple[int, ...] | None = None
     gives_probabilities: bool = False
     state_names: tuple[str, ...] = ()
@@ -273,7 +274,7 @@ class StatePolicy(BoundPolicy):
                 f"A policy is a callable states -> actions, an object with probabilities(states), or "
                 f"one with sample(states, rng). Got {type(ask).__name__} instead."
             )
-        given = self._given(states)
+        given = self.given(states)
         with self._own_errors(given):
             answers: Any = module_answer(ask, given) if is_module(ask) else ask(given)
         if not isinstance(self.space, Discrete):
@@ -291,7 +292,7 @@ class StatePolicy(BoundPolicy):
         """Return the log density at continuous actions, (n,)."""
         if not self.has_density:
             return super().log_prob(states, actions)
-        given = self._given(states)
+        given = self.given(states)
         with self._own_errors(given):
             return np.asarray(self.policy.log_prob(given, _copied(actions)), dtype=float)
 
@@ -300,16 +301,17 @@ class StatePolicy(BoundPolicy):
     ) -> AnyArray:
         if self.deterministic:
             return self.answer(states, rows)
-        given = self._given(states)
+        given = self.given(states)
         with self._own_errors(given):
             return np.asarray(self.policy.sample(given, rng))
 
-    def _given(self, states: FloatArray) -> FloatArray:
-        """Return a copy of the states that the policy knows, because some policies change them."""
+    def given(self, states: FloatArray) -> Any:
+        """Return a copy of what the policy knows of states, because some policies change them."""
         return _copied(states) if self.states_of is None else self.states_of(states)
 
-    def _own_errors(self, given: FloatArray) -> Any:
-        return policy_errors(self.policy, given, columns=self.state_names)
+    def _own_errors(self, given: Any) -> Any:
+        array = given if isinstance(given, np.ndarray) else None
+        return policy_errors(self.policy, array, columns=self.state_names)
 
     def _log_codes(self, answers: Any, n: int, space: Discrete) -> AnyArray:
         """Return the log's codes of the policy's answers, (n,)."""

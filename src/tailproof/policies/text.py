@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.arrays import is_number
 from tailproof.errors import PolicyError, TailproofError, did_you_mean, listed
 from tailproof.log.spaces import ActionSpace, Continuous, Discrete
 from tailproof.policies.forms import (
@@ -74,13 +75,10 @@ def policy_columns(policies: Iterable[object]) -> tuple[str, ...]:
     found: tuple[str, ...] = ()
     for policy in policies:
         if isinstance(policy, str):
-            shares = [_SHARE.fullmatch(term) for term in _TERMS.split(policy)]
-            terms = [policy if share is None else share[2] for share in shares]
-            found += tuple(
-                term.strip().removeprefix("column:")
-                for term in terms
-                if term.strip().startswith("column:")
-            )
+            for term in _TERMS.split(policy):
+                share = _SHARE.fullmatch(term)
+                what, is_column, name = (share[2] if share else policy).partition("column:")
+                found += (name.strip(),) if is_column and not what.strip() else ()
         elif isinstance(policy, Column):
             found += (policy.name,)
         elif isinstance(policy, Mapping):
@@ -140,15 +138,10 @@ def _mixture(text: str, space: ActionSpace) -> Mixture:
                 f"Every part of a mixture needs its share, as in 0.1*always:email + 0.9*logged. "
                 f"Got {term!r}."
             )
-        parts.append((_share(match[1]), policy_from_text(match[2], space)))
+        if not is_number(match[1]):
+            raise PolicyError(f"A share must be a number between 0 and 1. Got {match[1]!r}.")
+        parts.append((float(match[1]), policy_from_text(match[2], space)))
     return Mixture(tuple(parts), _discrete(text, space).n)
-
-
-def _share(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise PolicyError(f"A share must be a number between 0 and 1. Got {text!r}.") from error
 
 
 def _discrete(text: str, space: ActionSpace) -> Discrete:

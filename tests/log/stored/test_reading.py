@@ -260,7 +260,7 @@ def test_a_log_is_converted_once_and_again_when_its_content_or_reading_changes(
     read(tmp_path / "t.parquet", categories=3, **ask)
     assert len(converted) == 2
     (entry, _) = (each for each in (tmp_path / "cache").iterdir())
-    with (entry / "rewards.npy").open("r+b") as file:  # of the same size as before
+    with (entry / "rewards").open("r+b") as file:  # of the same size as before
         file.seek(-1, os.SEEK_END)
         file.write(b"x")
     read(tmp_path / "t.parquet", **ask)
