@@ -163,8 +163,12 @@ def guess_next(state: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 #: A column, several, a pattern such as ``"x_*"``, None to guess, or False for no column.
 Choice = str | Sequence[str] | bool | None
 
-SINGLE = ("reward", "step", "terminated", "truncated", "group", "weight")
+#: Parts that may be given by several columns, and all parts in the order in which they are said.
 SEVERAL = ("state", "next_state", "action", "available", "episode", "propensity")
+PARTS = (
+    *("state", "next_state", "action", "available", "reward", "episode", "step", "terminated"),
+    *("truncated", "propensity", "group", "weight"),
+)
 # A time, user or week column may also be a state; these parts may not share a column.
 EXCLUSIVE = ("action", "reward", "next_state", "terminated", "truncated", "propensity", "weight")
 
@@ -237,7 +241,7 @@ class Columns:
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of each part that has columns."""
-        found = {part: getattr(self, part) for part in (*SEVERAL, *SINGLE)}
+        found = {part: getattr(self, part) for part in PARTS}
         return {
             part: (names,) if isinstance(names, str) else names
             for part, names in found.items()
@@ -312,7 +316,7 @@ def resolve_columns(
     named = {
         part: found
         for part, choice in given.items()
-        if (found := named_columns(part, choice, names, single=part in SINGLE))
+        if (found := named_columns(part, choice, names, single=part not in SEVERAL))
     }
     chosen = dict(named)
     apart = {name for each in beside for name in _matching(each, names)}
@@ -350,7 +354,7 @@ def resolve_columns(
         guessed.remove("step")
     used = {name for columns in chosen.values() for name in columns}
     return Columns(
-        **{part: found[0] if part in SINGLE else found for part, found in chosen.items()},  # type: ignore[arg-type]
+        **{part: found if part in SEVERAL else found[0] for part, found in chosen.items()},  # type: ignore[arg-type]
         guessed=tuple(guessed),
         ignored=tuple(name for name in names if name not in used),
         negative=negative,
