@@ -12,7 +12,7 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.log.spaces import Discrete
 from tailproof.policies.forms import Policy, action_probabilities, draw
 from tailproof.worlds.rollout import Seed
-from tailproof.worlds.tabular import ExactWorld, TabularMDP, TabularPolicy
+from tailproof.worlds.tabular import TabularMDP, TabularPolicy
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,7 +54,7 @@ class GreedyLinearPolicy:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LinearMDP(ExactWorld):
+class LinearMDP:
     """An MDP that is linear in known features φ(s, a), so that every Q^π is φ(s, a)ᵀw_π.
 
     ::
@@ -121,6 +121,8 @@ class LinearMDP(ExactWorld):
             rng.dirichlet(np.ones(atoms)),
             horizon,
         )
+
+    log = TabularMDP.log
 
     @property
     def action_space(self) -> Discrete:

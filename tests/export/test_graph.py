@@ -119,6 +119,13 @@ def test_any_shape_and_any_choice_of_actions(
     assert again.probabilities(states) == pytest.approx(softmax.probabilities(states), abs=1e-12)
 
 
+def test_the_order_in_which_actions_are_given_does_not_matter(rng):
+    ensemble, states = critic(3, 4, Polynomial(), 2, Median(), seed=5), rng.normal(size=(200, 2))
+    first, other = (GreedyPolicy(ensemble, 4, order) for order in ((0, 1, 2, 3), (2, 3, 1, 0)))
+    assert np.array_equal(first(states), other(states))
+    assert set(first(states)) > {0}
+
+
 @pytest.mark.parametrize("name", ["room-fqi", "p-room-vm", "pb", "lstd-q", "bc"])
 def test_what_was_learned_acts_the_same_in_the_world(name, cartpole, tmp_path):
     log = cartpole.log(episodes=30, steps=60, seed=2)

@@ -64,7 +64,8 @@ class CriticPolicy:
     def values(self, states: FloatArray) -> FloatArray:
         """Return Q(s, a) of the actions to choose from, (n, len(actions))."""
         values = self.critic.action_values(np.asarray(states, dtype=float), self.n_actions)
-        return values if len(self.actions) == self.n_actions else values[:, list(self.actions)]
+        every = tuple(self.actions) == tuple(range(self.n_actions))
+        return values if every else values[:, list(self.actions)]
 
     def save(self, path: str | Path) -> None:
         """Write the policy, from features to actions, as one ONNX graph; see `OnnxPolicy`."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.errors import PolicyError, TailproofError
+from tailproof.io.minari import flatten
 from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace, Discrete, as_space
 from tailproof.noise import Noise, add_noise
@@ -251,30 +252,19 @@ def _environment_log(
 
 
 def _states(vector: Any, observations: Any) -> FloatArray:
-    from gymnasium.spaces import Box, flatten
-    from gymnasium.vector.utils import iterate
-
-    if isinstance(vector.single_observation_space, Box):
-        flat = np.array(observations).reshape(vector.num_envs, -1)
-    else:
-        flat = np.stack(
-            [
-                np.asarray(flatten(vector.single_observation_space, observation))
-                for observation in iterate(vector.observation_space, observations)
-            ]
-        )
-    return flat if flat.dtype.kind == "f" else flat.astype(float)
+    states = flatten(vector.single_observation_space, observations)
+    return states.copy()  # environments may use their buffers again
 
 
 def _next_states(
     vector: Any, observations: Any, infos: dict[str, Any], over: BoolArray, mode: Any
 ) -> FloatArray:
-    from gymnasium.spaces import flatten
+    from gymnasium.spaces import flatten as flatten_one
     from gymnasium.vector import AutoresetMode
 
     states = _states(vector, observations)
     if mode == AutoresetMode.SAME_STEP:  # the observations are already those of the next episode
         for i in np.flatnonzero(over):
-            final = flatten(vector.single_observation_space, infos["final_obs"][i])
+            final = flatten_one(vector.single_observation_space, infos["final_obs"][i])
             states[i] = np.asarray(final)
     return states

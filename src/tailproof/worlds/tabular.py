@@ -36,25 +36,8 @@ class TabularPolicy:
         return chances
 
 
-class ExactWorld:
-    """A world with exact values; `log` accepts any behaviour policy."""
-
-    def log(
-        self: Any,
-        episodes: int = 100,
-        steps: int | None = None,
-        *,
-        behaviour: Policy | None = None,
-        noise: Noise | None = None,
-        seed: Seed = 0,
-    ) -> Log:
-        """Log some episodes of a behaviour policy, by default uniform, with propensities."""
-        acting = Uniform(self.action_space.n) if behaviour is None else behaviour
-        return noisy_rollout(self, acting, noise, episodes=episodes, steps=steps, seed=seed)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class TabularMDP(ExactWorld):
+class TabularMDP:
     """A finite MDP; states are one-hot vectors, so a linear critic on them is exact.
 
     With P_π(s, s') = Σ_a π(a|s)(1 − e(s, a)) P(s'|s, a) and e the probability that a transition
@@ -130,6 +113,19 @@ class TabularMDP(ExactWorld):
             np.asarray(termination),
             horizon,
         )
+
+    def log(
+        self: Any,
+        episodes: int = 100,
+        steps: int | None = None,
+        *,
+        behaviour: Policy | None = None,
+        noise: Noise | None = None,
+        seed: Seed = 0,
+    ) -> Log:
+        """Log some episodes of a behaviour policy, by default uniform, with propensities."""
+        acting = Uniform(self.action_space.n) if behaviour is None else behaviour
+        return noisy_rollout(self, acting, noise, episodes=episodes, steps=steps, seed=seed)
 
     @property
     def n_states(self) -> int:
