@@ -16,9 +16,9 @@ import numpy as np
 
 from benchmarks.battery.cells import Problem
 from benchmarks.battery.entrants import LEVELS, Estimator, Reply
-from tailproof.arrays import FloatArray
+from tailproof.arrays import FloatArray, count_of
 from tailproof.errors import LogError
-from tailproof.io.d4rl import to_d3rlpy
+from tailproof.log.log import Log
 from tailproof.policies.forms import action_probabilities, draw
 
 #: SCOPE-RL's estimators of discrete actions that need no model of the state's visits.
@@ -42,6 +42,44 @@ def installed_rivals() -> dict[str, Estimator]:
     if find_spec("scope_rl") is not None:
         found |= {name: ScopeRL(estimator) for name, estimator in SCOPE_RL.items()}
     return found
+
+
+def to_d3rlpy(log: Log) -> dict[str, Any]:
+    """Return the arguments of a d3rlpy data set: ``MDPDataset(**to_d3rlpy(log))``.
+
+    d3rlpy stores no next states. A truncated episode therefore gets one more row with its last next
+    state, reward 0 and the last action; d3rlpy and `from_d3rlpy` use only its observation. Ids,
+    groups, labels and propensities are not exported.
+
+    Examples
+    --------
+    >>> log = Log.from_arrays([0.0, 1.0], [1, 0], [5.0, 6.0], [1.0, 2.0], episode=["a", "a"])
+    >>> arrays = to_d3rlpy(log)
+    >>> arrays["observations"].ravel(), arrays["rewards"], arrays["timeouts"]
+    (array([0., 1., 2.]), array([5., 6., 0.]), array([0., 0., 1.], dtype=float32))
+    """
+    last = log.starts[1:] - 1
+    inside = np.ones(log.n_transitions, dtype=bool)
+    inside[last] = False
+    rows = np.flatnonzero(inside)
+    apart = rows[(log.next_states[rows] != log.states[rows + 1]).any(axis=1)]
+    if len(apart):
+        raise LogError(
+            f"d3rlpy takes the next row's state as the next state. Row {apart[0]} of the log has "
+            f"another one ({count_of(len(apart))}); it cannot be exported."
+        )
+    cut = last[~log.terminated[last]]
+    at = cut + 1  # numpy inserts before these rows, so the new row comes last in its episode
+    flags = np.insert(log.terminated, at, False).astype(np.float32)
+    timeouts = np.insert(np.zeros(log.n_transitions, dtype=bool), at, True).astype(np.float32)
+    return {
+        "observations": np.insert(log.states, at, log.next_states[cut], axis=0),
+        "actions": np.insert(log.actions, at, log.actions[cut], axis=0),
+        "rewards": np.insert(log.rewards, at, 0.0),
+        "terminals": flags,
+        "timeouts": timeouts,
+        "action_size": log.n_actions if log.is_discrete else log.actions.shape[1],
+    }
 
 
 @dataclass(frozen=True)

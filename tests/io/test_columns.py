@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tailproof import read_log
 from tailproof.errors import LogError
-from tailproof.io.columns import CONVENTIONS, Columns, guess_columns, resolve_columns
+from tailproof.io.columns import CONVENTIONS, Columns, resolve_columns
 
 PLAIN = ("x_1", "x_2", "action", "reward")
 
@@ -17,7 +17,7 @@ PLAIN = ("x_1", "x_2", "action", "reward")
 )
 def test_every_conventional_name_is_guessed(part, name):
     others = [n for n in ("x_1", "action", "reward", "episode") if n != part]
-    found = guess_columns([*others, name])
+    found = resolve_columns([*others, name])
     assert found.parts()[part] == (name,)
     assert part in found.guessed
 
@@ -35,32 +35,32 @@ def test_every_conventional_name_is_guessed(part, name):
     ],
 )
 def test_families_of_states_are_guessed_in_the_order_of_the_table(names):
-    assert guess_columns([*names, "a", "r"]).state == names
+    assert resolve_columns([*names, "a", "r"]).state == names
 
 
 def test_next_states_are_guessed_beside_their_states():
-    found = guess_columns(["next_x_2", "x_1", "next_x_1", "x_2", "action", "reward", "episode"])
+    found = resolve_columns(["next_x_2", "x_1", "next_x_1", "x_2", "action", "reward", "episode"])
     assert found.state == ("x_1", "x_2")
     assert found.next_state == ("next_x_1", "next_x_2")
 
 
 def test_continuous_actions_of_several_columns_are_guessed():
-    assert guess_columns(["s_0", "action_0", "action_1", "action_prob", "r"]).action == (
+    assert resolve_columns(["s_0", "action_0", "action_1", "action_prob", "r"]).action == (
         "action_0",
         "action_1",
     )
 
 
 def test_a_better_name_beats_a_lesser_one():
-    found = guess_columns(["x", "a", "action", "episode", "user_id", "reward"])
+    found = resolve_columns(["x", "a", "action", "episode", "user_id", "reward"])
     assert found.action == ("action",)
     assert found.episode == ("episode",)
     assert set(found.ignored) == {"a", "user_id"}
 
 
 def test_step_is_not_guessed_without_episodes():
-    assert guess_columns([*PLAIN, "time"]).step is None
-    assert guess_columns([*PLAIN, "time", "episode"]).step == "time"
+    assert resolve_columns([*PLAIN, "time"]).step is None
+    assert resolve_columns([*PLAIN, "time", "episode"]).step == "time"
 
 
 def test_a_time_that_is_a_state_still_orders_the_rows():
@@ -148,7 +148,7 @@ def test_describe_says_what_was_guessed_and_what_is_left():
 @given(st.lists(st.text(max_size=12), max_size=10))
 def test_any_names_give_columns_or_an_error(names):
     try:
-        found = guess_columns(names)
+        found = resolve_columns(names)
     except LogError:
         return
     assert isinstance(found, Columns)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.battery.rivals import to_d3rlpy
 from tailproof import Log
 from tailproof.errors import LogError
-from tailproof.io import from_d3rlpy, read, read_log, to_d3rlpy
+from tailproof.io import from_d3rlpy, read, read_log
 
 
 class ActionSpace(Enum):

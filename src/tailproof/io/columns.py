@@ -279,19 +279,6 @@ class Columns:
         return "; ".join(said)
 
 
-def guess_columns(names: Sequence[str]) -> Columns:
-    """Guess every part of a log from the names of a table's columns.
-
-    Examples
-    --------
-    >>> columns = guess_columns(["user_id", "t", "x_age", "x_income", "action", "reward", "note"])
-    >>> print(columns.describe())
-    state: x_age, x_income (guessed); action: action (guessed); reward: reward (guessed); \
-episode: user_id (guessed); step: t (guessed); not used: note
-    """
-    return resolve_columns(names)
-
-
 def resolve_columns(
     names: Sequence[str],
     *,
@@ -310,6 +297,13 @@ def resolve_columns(
         A `Choice` for any part: ``state``, ``action``, ``reward``, ``episode``, ``step``,
         ``next_state``, ``terminated``, ``truncated``, ``propensity``, ``group``, ``weight``,
         ``available``.
+
+    Examples
+    --------
+    >>> names = ["user_id", "t", "x_age", "x_income", "action", "reward", "note"]
+    >>> print(resolve_columns(names).describe())
+    state: x_age, x_income (guessed); action: action (guessed); reward: reward (guessed); \
+episode: user_id (guessed); step: t (guessed); not used: note
     """
     _refuse_repeated(names)
     given, negative = _without_sign(given, names)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, as_array, count_of, require_finite
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, as_array, require_finite
 from tailproof.errors import LogError, require_module
 from tailproof.io.steps import Notes, Steps, assemble
 from tailproof.io.tables import naming_the_file, refuse_other_files
@@ -360,42 +360,3 @@ def _flags(arrays: Mapping[str, Any], name: str, n: int, *, whose: str = "") -> 
 
 def _real(values: AnyArray) -> FloatArray:
     return values if values.dtype.kind == "f" else values.astype(float)
-
-
-def to_d3rlpy(log: Log) -> dict[str, Any]:
-    """Return the arguments of a d3rlpy data set: ``MDPDataset(**to_d3rlpy(log))``.
-
-    d3rlpy stores no next states. A truncated episode therefore gets one more row with its last next
-    state, reward 0 and the last action; d3rlpy and `from_d3rlpy` use only its observation. Ids,
-    groups, labels and propensities are not exported.
-
-    Examples
-    --------
-    >>> from tailproof import Log
-    >>> log = Log.from_arrays([0.0, 1.0], [1, 0], [5.0, 6.0], [1.0, 2.0], episode=["a", "a"])
-    >>> arrays = to_d3rlpy(log)
-    >>> arrays["observations"].ravel(), arrays["rewards"], arrays["timeouts"]
-    (array([0., 1., 2.]), array([5., 6., 0.]), array([0., 0., 1.], dtype=float32))
-    """
-    last = log.starts[1:] - 1
-    inside = np.ones(log.n_transitions, dtype=bool)
-    inside[last] = False
-    rows = np.flatnonzero(inside)
-    apart = rows[(log.next_states[rows] != log.states[rows + 1]).any(axis=1)]
-    if len(apart):
-        raise LogError(
-            f"d3rlpy takes the next row's state as the next state. Row {apart[0]} of the log has "
-            f"another one ({count_of(len(apart))}); it cannot be exported."
-        )
-    cut = last[~log.terminated[last]]
-    at = cut + 1  # numpy inserts before these rows, so the new row comes last in its episode
-    flags = np.insert(log.terminated, at, False).astype(np.float32)
-    timeouts = np.insert(np.zeros(log.n_transitions, dtype=bool), at, True).astype(np.float32)
-    return {
-        "observations": np.insert(log.states, at, log.next_states[cut], axis=0),
-        "actions": np.insert(log.actions, at, log.actions[cut], axis=0),
-        "rewards": np.insert(log.rewards, at, 0.0),
-        "terminals": flags,
-        "timeouts": timeouts,
-        "action_size": log.n_actions if log.is_discrete else log.actions.shape[1],
-    }

@@ -650,6 +650,18 @@ def _csv_format(path: Path, label: str) -> tuple[bytes, Any]:
     return head, csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
 
 
+def _csv_types(columns: Sequence[str], texts: Sequence[str]) -> Any:
+    """Return how to convert these columns of a CSV file, those in `texts` not at all."""
+    from pyarrow import csv
+
+    return csv.ConvertOptions(
+        include_columns=list(columns),
+        column_types=dict.fromkeys(texts, pa.string()),
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+
+
 def pieces_of_csv(path: Path, label: str) -> Iterator[pa.Table]:
     """Yield the rows of a CSV file in pieces, every column as text and None where it is missing."""
     from pyarrow import csv
@@ -657,11 +669,9 @@ def pieces_of_csv(path: Path, label: str) -> Iterator[pa.Table]:
     parsing = _csv_format(path, label)[1]
     with naming_the_file(label, _CSV_ADVICE):
         with csv.open_csv(path, parse_options=parsing) as file:
-            texts = dict.fromkeys(file.schema.names, pa.string())
-        converting = csv.ConvertOptions(
-            column_types=texts, strings_can_be_null=True, quoted_strings_can_be_null=False
-        )
-        with csv.open_csv(path, parse_options=parsing, convert_options=converting) as file:
+            names = file.schema.names
+        types = _csv_types(names, names)
+        with csv.open_csv(path, parse_options=parsing, convert_options=types) as file:
             for batch in file:
                 yield pa.Table.from_batches([batch])
 
@@ -670,15 +680,11 @@ def _open_csv(path: Path, label: str) -> Source:
     from pyarrow import csv
 
     head, parsing = _csv_format(path, label)
-    advice, delimiter = _CSV_ADVICE, parsing.delimiter
 
-    def converting(columns: Sequence[str], labels: Sequence[str]) -> Any:
-        return csv.ConvertOptions(
-            include_columns=list(columns),
-            column_types=dict.fromkeys(labels, pa.string()),
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        )
+    def parsed(columns: Sequence[str], texts: Sequence[str]) -> pa.Table:
+        with naming_the_file(label, _CSV_ADVICE), opened() as file:
+            types = _csv_types(columns, texts)
+            return csv.read_csv(file, parse_options=parsing, convert_options=types)
 
     def opened() -> Any:
         if path.suffix.lower() in (".gz", ".bz2", ".zst"):
@@ -689,10 +695,7 @@ def _open_csv(path: Path, label: str) -> Source:
         columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
     ) -> pa.Table:
         texts = [name for name in columns if name in (*labels, action)]
-        with naming_the_file(label, advice), opened() as file:
-            table = csv.read_csv(
-                file, parse_options=parsing, convert_options=converting(columns, texts)
-            )
+        table = parsed(columns, texts)
         for name in texts:
             at = table.column_names.index(name)
             found = spelt_labels(table.column(name), real=name == action and name not in labels)
@@ -701,20 +704,17 @@ def _open_csv(path: Path, label: str) -> Source:
             if pa.types.is_floating(table[name].type) and may_be_thousands(
                 array(table[name].drop_null())
             ):
-                with naming_the_file(label, advice), opened() as file:
-                    options = converting([name], [name])
-                    spelt = csv.read_csv(file, parse_options=parsing, convert_options=options)
-                require_no_thousands(label, name, spelt[name])
+                require_no_thousands(label, name, parsed([name], [name])[name])
         return table
 
-    with naming_the_file(label, advice), csv.open_csv(path, parse_options=parsing) as file:
+    with naming_the_file(label, _CSV_ADVICE), csv.open_csv(path, parse_options=parsing) as file:
         names = tuple(file.schema.names)
     return Source(
         label,
         names,
         read,
         heading="A text file needs a first line with column names.",
-        doubts=_leading_zeros(head, delimiter),
+        doubts=_leading_zeros(head, parsing.delimiter),
     )
 
 
