@@ -79,7 +79,7 @@ MISTAKES = {
     ),
     "probabilities that do not add up": (
         (*LOG, "--policy", "column:p_*"),
-        "must be at least 0 and add up to 1. Got [0.9 0.3] in row 0",
+        "must be at least 0 and add up to 1. Got [0.9, 0.3] at row 0",
     ),
     "the reward as a policy": (
         (*LOG, "--policy", "column:spend"),

@@ -96,7 +96,7 @@ def test_what_is_missing_is_refused_by_name(policy):
 def test_actions_that_the_log_lacks_are_refused_by_label(policy):
     other = {**table(seed=3)}
     other["action"] = ["email" if each == "email" else "visit" for each in other["action"]]
-    with pytest.raises(PolicyError, match=r"takes the action 'phone', which the log does not have"):
+    with pytest.raises(PolicyError, match=r"'phone'"):
         evaluate(read_log(other), policy, method="lstd")
 
 

@@ -281,12 +281,15 @@ class StatePolicy(BoundPolicy):
             return as_array("The policy's answer", answers, PolicyError)
         if self.deterministic:
             return self._log_codes(answers, len(states), self.space)
+        names: Sequence[Any] | None = None
         if has_columns(answers):
-            return probabilities_by_name(
-                answers.to_numpy(), list(answers.columns), self.space, called(self.policy)
-            )
+            answers, names = answers.to_numpy(), list(answers.columns)
+        elif self.codes is not None:
+            names = getattr(self.policy, "action_labels", None) or range(len(self.codes))
         values = as_array("The policy's answer", answers, PolicyError)
-        return values if self.codes is None else self._spread(values, self.codes, self.space)
+        if names is None:
+            return values
+        return probabilities_by_name(values, names, self.space, f"The policy {called(self.policy)}")
 
     def log_prob(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return the log density at continuous actions, (n,)."""
@@ -325,25 +328,13 @@ class StatePolicy(BoundPolicy):
             return own  # `choose` says what is wrong
         codes = np.asarray(self.codes)[own]
         if (codes < 0).any():
-            self._refuse_absent(int(own[(codes < 0).argmax()]), space)
+            action = int(own[(codes < 0).argmax()])
+            labels = getattr(self.policy, "action_labels", None)
+            raise PolicyError(
+                f"The policy takes the action {str(action) if labels is None else labels[action]!r}, "
+                f"which the log does not have. It has {listed(space.names, 20)}."
+            )
         return np.asarray(codes)
-
-    def _spread(self, own: AnyArray, codes: Sequence[int], space: Discrete) -> FloatArray:
-        """Return probabilities of the policy's own actions as those of the log's, (n, A)."""
-        place = np.asarray(codes)
-        absent = (place < 0) & (own > 0).any(axis=0)
-        if absent.any():
-            self._refuse_absent(int(absent.argmax()), space)
-        spread = np.zeros((len(own), space.n))
-        spread[:, place[place >= 0]] = own[:, place >= 0]
-        return spread
-
-    def _refuse_absent(self, action: int, space: Discrete) -> None:
-        labels = getattr(self.policy, "action_labels", None)
-        raise PolicyError(
-            f"The policy takes the action {str(action) if labels is None else labels[action]!r}, which "
-            f"the log does not have. It has {listed(space.names, 20)}."
-        )
 
 
 @dataclass(frozen=True, eq=False)

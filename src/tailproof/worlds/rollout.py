@@ -10,7 +10,6 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.errors import PolicyError, TailproofError
-from tailproof.io.minari import flatten
 from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace, Discrete, as_space
 from tailproof.noise import Noise, add_noise
@@ -252,6 +251,8 @@ def _environment_log(
 
 
 def _states(vector: Any, observations: Any) -> FloatArray:
+    from tailproof.io.minari import flatten  # with pyarrow, which worlds do not need
+
     states = flatten(vector.single_observation_space, observations)
     return states.copy()  # environments may use their buffers again
 
