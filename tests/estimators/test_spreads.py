@@ -256,6 +256,26 @@ def test_a_few_heavy_rows_borrow_the_tail_of_all_rows_by_their_weights():
     assert ends[1] == pytest.approx(ends[0], rel=0.05)  # rows of no weight tell as little as none
 
 
+def test_a_few_heavy_rows_that_lack_all_rare_costs_are_not_sure_of_it():
+    """Twenty of 2,000 rows decide, and none of the 60 costs is theirs: that may be chance."""
+    n = 2000
+    sizes = np.where(np.arange(n) % 33 == 0, -1.0, 0.0)
+    free = np.flatnonzero(sizes == 0)[:20]
+    weights = np.full(n, 0.5)
+    weights[free] = 50.0
+    weights /= weights.mean()
+    spread = rare_spread(Observations(np.arange(n), "row"), 0.0, sizes, weights)
+    even = float((weights**2).sum() * (sizes**2).mean()) / n**2
+    assert spread.losses.squares == pytest.approx(even)
+    assert spread.losses.squares > 10 * float(((weights * sizes) ** 2).sum()) / n**2
+    low, high = spread.ends(0.05, 0.05)
+    assert low < sizes.mean() < high
+    pilot = rare_spread(Observations(np.arange(n), "row"), 0.0, sizes, np.ones(n))
+    assert pilot.losses.squares == pytest.approx(
+        (sizes**2).sum() / n**2
+    )  # even weights add nothing
+
+
 def test_equal_weights_borrow_nothing():
     rng = np.random.default_rng(12)
     influence = rng.pareto(2.5, 1000) - 1 / 1.5

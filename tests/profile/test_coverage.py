@@ -140,6 +140,32 @@ def test_healthy_logs_have_no_holes(seed):
         assert asked(second, log) == ()
 
 
+def three_actions(rule, *, rare: float, known: bool = True) -> Log:
+    """Where x is above 1 the rule is action 2; each other action is logged with probability `rare`."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=4000)
+    probabilities = np.full((len(x), 3), rare)
+    probabilities[np.arange(len(x)), rule(x)] = 1 - 2 * rare
+    action = (rng.random((len(x), 1)) > probabilities.cumsum(axis=1)[:, :2]).sum(axis=1)
+    action[(x > 1) & (action == 0)] = 2  # by chance, or by a rule that nobody wrote down
+    return Log.from_arrays(
+        x, action, rng.normal(size=len(x)), x, episode=np.arange(len(x)),
+        propensity=probabilities[np.arange(len(x)), action] if known else None,
+    )  # fmt: skip
+
+
+def test_logged_propensities_tell_whether_a_rare_action_is_absent_by_chance():
+    """Some 400 rows with 1.5 % each may lack it; with 20 % each, or if nobody knows, it was barred."""
+
+    def first(states):
+        return np.zeros(len(states), dtype=int)
+
+    rule = lambda x: (x > 0).astype(int) + (x > 1)  # noqa: E731
+    assert asked(first, three_actions(rule, rare=0.015)) == ()
+    for barred in (three_actions(rule, rare=0.2), three_actions(rule, rare=0.015, known=False)):
+        assert any("takes action 0" in each for each in asked(first, barred))
+
+
 def test_few_rows_are_no_hole():
     """One row in a hundred is at the fourth site: that none of six took the plan is chance."""
     log = site_log(600)

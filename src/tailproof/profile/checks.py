@@ -48,10 +48,7 @@ def holes_of(log: Log) -> Iterator[Hole]:
     counts the actions in its leaves, so that a region is not chosen for what it lacks by chance.
     """
     overall = np.bincount(log.actions, minlength=log.n_actions) / log.n_transitions
-    independent = overall / _design_effects(
-        log, overall
-    )  # logged rows expected per row, that count
-    probed = probed_rows(log)
+    expected, probed = _Expected.of(log, overall), probed_rows(log)
     for j, name in enumerate(log.state_names[:_COLUMNS]):
         edges, region = _ranges(log.states[:, j], probed)
         counts = _counts(region, log.actions, (len(edges), log.n_actions))
@@ -62,10 +59,46 @@ def holes_of(log: Log) -> Iterator[Hole]:
                 there = list(run)
                 (low, _), (_, high), size = edges[there[0]], edges[there[-1]], counts[there].sum()
                 least = RULES.hole_rows if low == high else RULES.hole_range
-                if is_empty and size >= least and independent[action] * size >= RULES.hole_expected:
+                if not is_empty or size < least or not expected.enough(action, size):
+                    continue
+                where = np.isin(region, there)
+                if expected.enough(action, where):
                     place = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
-                    yield Hole(action, f"{name} is {place}", np.isin(region, there))
-    yield from _holes_in_leaves(log, probed, overall, independent)
+                    yield Hole(action, f"{name} is {place}", where)
+    yield from _holes_in_leaves(log, probed, overall, expected)
+
+
+@dataclass(frozen=True, eq=False)
+class _Expected:
+    """How many rows with an action a region would have if the action were as common as elsewhere.
+
+    Logged propensities say more: they leave an equal share of the rest for each action that was not
+    taken, or at most as much as the taken one had. An action of 1.5 % may be absent by chance from a
+    region in which another one was nearly always taken. A propensity of 1 leaves nothing to chance.
+    """
+
+    common: FloatArray  # (A,) the actions' frequencies
+    effect: FloatArray  # (A,) rows that count as one
+    spare: FloatArray | None  # (n,) what propensities leave for each other action
+
+    @classmethod
+    def of(cls, log: Log, overall: FloatArray) -> _Expected:
+        """Return what is expected of a log whose actions have these frequencies."""
+        effect, spare = _design_effects(log, overall), None
+        if log.propensity is not None:
+            others = max(int((overall > 0).sum()) - 1, 1)
+            spare = np.minimum((1 - log.propensity) / others, log.propensity)
+            spare[log.propensity >= 1 - _CERTAIN] = 1.0
+        return cls(overall, effect, spare)
+
+    def enough(self, action: int, where: BoolArray | int) -> bool:
+        """Return whether no row by chance is beyond doubt in these rows, or in so many."""
+        common = self.common[action]
+        if isinstance(where, np.ndarray) and self.spare is not None:
+            rows = float(np.minimum(self.spare[where], common).sum())
+        else:
+            rows = float(common * np.sum(where))
+        return bool(rows >= RULES.hole_expected * self.effect[action])
 
 
 def _design_effects(log: Log, overall: FloatArray) -> FloatArray:
@@ -81,7 +114,7 @@ def _design_effects(log: Log, overall: FloatArray) -> FloatArray:
 
 
 def _holes_in_leaves(
-    log: Log, probed: IntArray, overall: FloatArray, independent: FloatArray
+    log: Log, probed: IntArray, overall: FloatArray, expected: _Expected
 ) -> Iterator[Hole]:
     """Yield the leaves of a tree in which an action was never logged."""
     states, actions = log.states[probed], log.actions[probed]
@@ -102,11 +135,12 @@ def _holes_in_leaves(
         there = leaf == node
         box = _without_edge(box, states[there], actions[there] == action, overall[action])
         inside = _inside(box, states)
-        held_out = int((inside & ~grows).sum())
+        held_out = np.zeros(log.n_transitions, dtype=bool)
+        held_out[probed[inside & ~grows]] = True
         if (
             not (inside & (actions == action)).any()
-            and held_out >= RULES.hole_range
-            and independent[action] * held_out >= RULES.hole_expected
+            and held_out.sum() >= RULES.hole_range
+            and expected.enough(action, held_out)
         ):
             yield Hole(action, _in_words(box, log.state_names), _inside(box, log.states))
 

@@ -93,7 +93,9 @@ def find_memory(log: Log, *, step: bool = False) -> Memory | None:
     an error of the other (Shah and Peters, 2020). Targets are ranks of rewards, extreme rewards, ends
     of episodes, changes of states, and values of next states (by trees fitted to the rewards to come).
     Covariances, also with one action's rows alone, are compared with their standard error over groups.
-    What coarse trees find must be confirmed by finer ones.
+    A first look takes out no more than a quadratic function, which costs little and mistakes curves for
+    memory rather than the other way round. What it finds must be confirmed by coarse trees, and then by
+    finer ones.
     """
     lengths = log.lengths
     if log.n_groups < _FEWEST or lengths.max() < 2 or np.ptp(log.rewards) == 0:
@@ -107,7 +109,7 @@ def find_memory(log: Log, *, step: bool = False) -> Memory | None:
     if delayed:  # the last rows hold all rewards
         asked = [(last, {"rewards"}), (later, {"states"})]
     with one_thread():
-        for fit in _FITS:
+        for fit in (None, *_FITS):
             found = [_Left.of(log, base, _some(rows), wanted, fit) for rows, wanted in asked]
             most = max(each for left in found for each in left.surprises())
             if most.ratio < RULES.hidden_doubt:
@@ -162,8 +164,8 @@ class _Left:
     group: IntArray  # (m,)
 
     @classmethod
-    def of(cls, log: Log, base: Log, rows: IntArray, wanted: set[str], fit: _Trees) -> _Left:
-        """Fit trees to the rows of each half of the groups; `base` has the columns of critics."""
+    def of(cls, log: Log, base: Log, rows: IntArray, wanted: set[str], fit: _Trees | None) -> _Left:
+        """Fit trees, if any, to the rows of each half of the groups; critics see `base`."""
         standardise = Standardise.fit(base.states, tame=True)
         states = standardise(base.states[rows]).round(_DIGITS)
         order = order_by(log.rewards[rows], *states.T)
@@ -181,11 +183,13 @@ class _Left:
         spread = joined.std(axis=0)
         spread[spread == 0] = 1.0
         standard = ((joined - joined.mean(axis=0)) / spread).round(_DIGITS)
-        kept = leading_columns(inputs, standard[:, 0], smallest=fit.smallest)
-        left = standard - _by_others(inputs[:, kept], standard, fold, len(names), fit)
+        left = standard
+        if fit is not None:
+            kept = leading_columns(inputs, standard[:, 0], smallest=fit.smallest)
+            left = standard - _by_others(inputs[:, kept], standard, fold, len(names), fit)
         smooth = _quadratic(states)
         smooth = _products(smooth, actions) if log.is_discrete else smooth
-        left -= smooth @ _ridge(smooth, left)
+        left = left - smooth @ _ridge(smooth, left)
         count = len(names)
         mean, scale = targets.mean(axis=0), spread[:count]
         chances = (targets - left[:, :count] * scale).clip(_SHARE * mean, 1.0) / scale**2
@@ -260,7 +264,7 @@ def _targets(
     after: FloatArray,
     fold: IntArray,
     wanted: set[str],
-    fit: _Trees,
+    fit: _Trees | None,
 ) -> Iterator[tuple[str, FloatArray]]:
     """Yield what is to be predicted, by name, (m,) each; events are 0 or 1."""
     ranks = scipy.stats.rankdata(log.rewards) / log.n_transitions
@@ -277,11 +281,13 @@ def _targets(
     if "ends" in wanted and ended.any() and not ended.all():
         yield "ends", ended.astype(float)
     if "states" in wanted:
-        backwards = log.n_transitions - log.starts[::-1]
-        to_come = decayed(ranks[::-1, None], backwards, _AHEAD)[::-1, 0][rows, None].round(_DIGITS)
-        inputs, following = states.astype(np.float32), after.astype(np.float32)
-        # the change of a value: what trees remember of a single episode cancels
-        yield "states", _by_others(inputs, to_come, fold, 1, fit, following)[:, 0] * ~ended
+        if fit is not None:
+            backwards = log.n_transitions - log.starts[::-1]
+            ahead = decayed(ranks[::-1, None], backwards, _AHEAD)[::-1, 0]
+            to_come = ahead[rows, None].round(_DIGITS)
+            inputs, following = states.astype(np.float32), after.astype(np.float32)
+            # the change of a value: what trees remember of a single episode cancels
+            yield "states", _by_others(inputs, to_come, fold, 1, fit, following)[:, 0] * ~ended
         for change in np.where(ended[:, None], 0.0, after - states).T[:_NARROW]:
             yield "states", scipy.stats.rankdata(change.round(_DIGITS))
 

@@ -88,15 +88,23 @@ def rare_spread(
 ) -> Rare:
     """Return gamma intervals for differences `sizes` from a common value, with `weights`, (n,).
 
-    One more event is assumed to have the size of `next_size` and the mean weight. `common_error` is the
+    One more event is assumed to have the size of `next_size` and the mean weight. The squares of the
+    events are at least those of weights that have nothing to do with sizes: where few rows have most of
+    the weight, they may lack the events that other rows with a weight show. `common_error` is the
     standard error of the common value, if it differs between rows.
     """
     n, mean_weight = len(sizes), float(weights[weights > 0].mean())
+    rows, weighted = observations.sums(np.ones(n)), observations.sums(weights) / n
+    active = weighted > 0
     sides: list[Events] = []
     for sign in (1, -1):
-        parts = observations.sums(np.maximum(sign * (weights * sizes), 0)) / n
-        one_more = next_size(observations.sums(np.maximum(sign * sizes, 0))) * mean_weight / n
-        sides.append(Events(float(parts.sum()), float((parts**2).sum()), one_more))
+        side = np.maximum(sign * sizes, 0)
+        parts = observations.sums(weights * side) / n
+        seen = observations.sums(side)
+        unrelated = float((weighted**2).sum() * ((seen / rows)[active] ** 2).mean())
+        squares = max(float((parts**2).sum()), unrelated)
+        one_more = next_size(seen) * mean_weight / n
+        sides.append(Events(float(parts.sum()), squares, one_more))
     return Rare(common, sides[0], sides[1], common_error)
 
 

@@ -16,8 +16,7 @@ from tailproof.arrays import BoolArray, FloatArray
 from tailproof.robust.tails import effective_rows, hill_path
 
 _TAIL_WEIGHT = 0.25  # weight of the extrapolated tail point in variance and skewness
-_POOLED_WEIGHT = 0.15  # the same where the pooled tail of all rows is used too
-_FEW_ROWS = 300  # with fewer active rows the pooled tail is used
+_FEW_ROWS = 300  # with fewer effective rows the residuals of all rows say how often they are large
 _LIGHT = 4.0  # tails with a Hill index above this get no extrapolated point
 _LEAST_INDEX = 1.15  # smaller indices are raised to this, to limit the extrapolation
 _STRETCH = 0.7  # by how much an end is stretched for each unit that the index is below …
@@ -203,50 +202,45 @@ def hall_spread(
         The units with a weight other than 0 under the policy, (U,).
     pooled
         Residuals of all units and their weights, (n,) each. With fewer than 300 effective rows the
-        farther point of the two tails is used, with weight 0.15: the few rows that decide hardly show
-        their tail, the log does.
+        variance is at least that of weights that have nothing to do with residuals, Σw² · var(e): the
+        few rows that decide hardly show how often large residuals come, the log does.
     look_beyond
         Whether to add these tail points.
     """
     n, rows = len(influence), float(active.sum())
     if pooled is not None:
         rows = min(rows, effective_rows(pooled[1]))
-    few = pooled is not None and rows < _FEW_ROWS
     light = np.zeros(2), np.full(2, _LIGHT)
-    points, indices = _unseen(influence, active, pooled if few else None) if look_beyond else light
-    weight = _POOLED_WEIGHT if few else _TAIL_WEIGHT
+    points, indices = _unseen(influence, active) if look_beyond else light
     size = max(float(np.abs(influence).max(initial=0.0)), float(np.abs(points).max()))
     if size <= 1e-12 * abs(centre) or size == 0:
         return AllEqual(centre, max(int(active.sum()), 1))
     scaled, beyond = influence / size, points / size
-    second = (scaled**2).sum() * rows / max(rows - 1, 1) + weight * (beyond**2).sum()
-    third = (scaled**3).sum() + weight * (beyond**3).sum()
+    second, third = float((scaled**2).sum()), float((scaled**3).sum())
+    if pooled is not None and rows < _FEW_ROWS:
+        residuals, weights = pooled
+        second = max(second, float((weights**2).sum() * (residuals / size).var()))
+    second = second * rows / max(rows - 1, 1) + _TAIL_WEIGHT * float((beyond**2).sum())
+    third += _TAIL_WEIGHT * float((beyond**3).sum())
     error, skewness = float(size * np.sqrt(second) / n), float(third / second**1.5)
     known = _STRETCH * min(1.0, rows / _TELLING)
     right, left = (1 + known * np.maximum(_STRETCHED_BELOW - indices, 0)).tolist()
     return Hall(centre, error, skewness, unseen=bool(points.any()), stretch=(left, right))
 
 
-def _unseen(
-    influence: FloatArray, active: BoolArray, pooled: tuple[FloatArray, FloatArray] | None
-) -> tuple[FloatArray, FloatArray]:
+def _unseen(influence: FloatArray, active: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Return points and indices of the tails to the right and left, (2,) each; 0 if one is light.
 
-    Of residuals with weights w, k/n · mean(w^α) (t/u)^{−α} are expected beyond t.
+    k/n · (t/u)^{−α} units are expected beyond t.
     """
-    tails: list[tuple[FloatArray, FloatArray]] = [(influence[active], np.ones(1))]
-    if pooled is not None:
-        tails.append(pooled)
     points, lowest = np.zeros(2), np.full(2, _LIGHT)
-    for samples, weights in tails:
-        middle = float(np.median(samples))
-        distances, usual = samples - middle, float((weights**2).mean() / weights.mean())
-        for side, sign in enumerate((1, -1)):
-            if fit := hill_tail(sign * distances):
-                index, start, k = fit
-                lowest[side] = min(lowest[side], index)
-                size = float((weights**index).mean() * 2 * k) ** (1 / index)
-                points[side] = sign * max(sign * usual * middle + start * size, sign * points[side])
+    middle = float(np.median(influence[active]))
+    distances = influence[active] - middle
+    for side, sign in enumerate((1, -1)):
+        if fit := hill_tail(sign * distances):
+            index, start, k = fit
+            lowest[side] = index
+            points[side] = sign * max(sign * middle + start * (2 * k) ** (1 / index), 0.0)
     return points, lowest
 
 
