@@ -573,17 +573,15 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
                 episode=_in_order_of_rows(steps.episode),
             )
             found = arrange(steps, said)
-            ids, groups = found.episode_ids(), found.group_ids()
-        if ids is None:
-            ids = tally.episodes + found.rows(found.episodes.codes)[found.first]
-        elif steps.episode is not None:
+        if steps.episode is not None:
             labels["read"].append(steps.episode.labels)  # also of episodes without a transition
-        labels["episode"].append(ids)
-        labels["group"] += [] if groups is None else [groups]
-        lengths.append(np.diff(np.append(found.first, len(found.origin.rows))))
+        ids = found.episode_ids
+        labels["episode"].append(tally.episodes + np.unique(found.codes) if ids is None else ids)
+        labels["group"] += [] if found.group_ids is None else [found.group_ids]
+        lengths.append(found.lengths)
         rows, after = found.origin.rows, found.origin.next_rows
         after = np.where(after < 0, -1, after + tally.rows)
-        arrays = {**found.arrays(), "rows": rows + tally.rows, "next_rows": after}
+        arrays = {**found.arrays, "rows": rows + tally.rows, "next_rows": after}
         if len(taken):
             taken[arrays["actions"]] = True
         if one_step:  # which use no next states

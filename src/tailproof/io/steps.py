@@ -144,58 +144,15 @@ class Tally:
 
 
 class Arranged(NamedTuple):
-    """Steps in order, with their next states, and which of them are transitions."""
+    """The transitions among some steps, in order of their episodes."""
 
-    steps: Steps
-    episodes: Runs
-    terminated: BoolArray  # (n,)
-    next_states: FloatArray  # (n, p)
-    kept: IntArray | None  # rows whose next state is known; None for all
+    arrays: dict[str, Any]  # by their names in a `Log`, (m, …) each; None for what is not logged
+    codes: IntArray  # (m,) of the episodes
+    lengths: IntArray  # (E,) of the episodes that have a transition
+    episode_ids: AnyArray | None  # (E,)
+    group_ids: AnyArray | None  # (E,)
+    origin: Origin
     tally: Tally
-
-    def arrays(self) -> dict[str, Any]:
-        """Return the columns of the transitions by their names in a `Log`, (m, …) each."""
-        return {
-            "states": self.rows(self.steps.states),
-            "actions": self.rows(self.steps.actions),
-            "rewards": self.rows(self.steps.rewards),
-            "next_states": self.rows(self.next_states),
-            "terminated": self.rows(self.terminated),
-            "propensity": self.rows(self.steps.propensity),
-        }
-
-    def rows(self, values: Any) -> Any:
-        """Return the values of the kept rows; None stays None."""
-        return values if values is None or self.kept is None else values.take(self.kept, axis=0)
-
-    @property
-    def first(self) -> IntArray:
-        """The first transition of each episode that has one, (E,)."""
-        codes = self.rows(self.episodes.codes)
-        return np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]])[: len(codes)])
-
-    @property
-    def origin(self) -> Origin:
-        """The original rows of the kept states and next states."""
-        return _origin(self.episodes, self.kept, self.tally.rows)
-
-    def episode_ids(self) -> AnyArray | None:
-        """Return the labels of the episodes, (E,); None without labels."""
-        if self.steps.episode is None:
-            return None
-        return np.asarray(self.steps.episode.labels[self.rows(self.episodes.codes)[self.first]])
-
-    def group_ids(self) -> AnyArray | None:
-        """Return the labels of the episodes' groups, (E,); None without labels."""
-        if self.steps.group is None:
-            return None
-        group, labels = self.steps.group, self.steps.episode
-        starts = np.append(np.flatnonzero(self.episodes.starts), self.tally.rows)
-        ids = self.episodes.codes[starts[:-1]]
-        names = ids if labels is None else labels.labels[ids]
-        of_episode = check_groups(group.labels[group.codes], starts, names)
-        place = self.rows(np.cumsum(self.episodes.starts) - 1)[self.first]
-        return np.asarray(of_episode[place])
 
 
 def assemble(steps: Steps, notes: Notes) -> Log:
@@ -204,19 +161,14 @@ def assemble(steps: Steps, notes: Notes) -> Log:
     marked = steps.terminated is not None
     found.tally.report(notes, marked=marked, guessed_episode=steps.guessed_episode)
     log = Log.from_arrays(
-        **found.arrays(),
-        episode=found.rows(found.episodes.codes),
+        **found.arrays,
+        episode=found.codes,
         action_space=steps.action_space,
         state_names=steps.state_names,
         reward_name=steps.reward_name,
     )
-    ids = found.episode_ids()
-    return replace(
-        log,
-        origin=found.origin,
-        group_ids=found.group_ids(),
-        episode_ids=log.episode_ids if ids is None else ids,
-    )
+    ids = log.episode_ids if found.episode_ids is None else found.episode_ids
+    return replace(log, origin=found.origin, group_ids=found.group_ids, episode_ids=ids)
 
 
 def arrange(steps: Steps, notes: Notes) -> Arranged:
@@ -236,16 +188,39 @@ def arrange(steps: Steps, notes: Notes) -> Arranged:
     terminated = _terminated(steps, episodes)
     unknown, next_states, tally = _next_states(steps, episodes, terminated)
     kept = np.flatnonzero(~unknown) if unknown.any() else None
-    return Arranged(steps, episodes, terminated, next_states, kept, tally)
 
+    def rows(values: Any) -> Any:
+        return values if values is None or kept is None else values.take(kept, axis=0)
 
-def _origin(episodes: Runs, kept: IntArray | None, count: int) -> Origin:
-    """Return the original rows of the kept states and next states."""
-    rows = np.arange(count) if episodes.rows is None else episodes.rows
-    next_rows = np.append(rows[1:], -1)
-    next_rows[episodes.ends] = -1
-    origin = Origin(rows, next_rows, count)
-    return origin if kept is None else origin.take(kept)
+    codes = rows(episodes.codes)
+    first = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]])[: len(codes)])
+    was = np.arange(n) if episodes.rows is None else episodes.rows
+    after = np.append(was[1:], -1)
+    after[episodes.ends] = -1
+    labels, groups = steps.episode, steps.group
+    group_ids = None
+    if groups is not None:
+        starts = np.append(np.flatnonzero(episodes.starts), n)
+        ids = episodes.codes[starts[:-1]]
+        names = ids if labels is None else labels.labels[ids]
+        of_episode = check_groups(groups.labels[groups.codes], starts, names)
+        group_ids = of_episode[rows(np.cumsum(episodes.starts) - 1)[first]]
+    return Arranged(
+        arrays={
+            "states": rows(steps.states),
+            "actions": rows(steps.actions),
+            "rewards": rows(steps.rewards),
+            "next_states": rows(next_states),
+            "terminated": rows(terminated),
+            "propensity": rows(steps.propensity),
+        },
+        codes=codes,
+        lengths=np.diff(np.append(first, len(codes))),
+        episode_ids=None if labels is None else labels.labels[codes[first]],
+        group_ids=group_ids,
+        origin=Origin(rows(was), rows(after), n),
+        tally=tally,
+    )
 
 
 def _episode_codes(steps: Steps, notes: Notes) -> IntArray:
