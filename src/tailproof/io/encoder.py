@@ -34,7 +34,6 @@ from tailproof.arrays import (
     refuse_rows,
 )
 from tailproof.errors import LogError, listed
-from tailproof.files import NOT_SAVED
 from tailproof.io.columns import Columns
 from tailproof.io.steps import Notes
 from tailproof.io.tables import naming_the_type, open_table
@@ -366,8 +365,6 @@ class Actions:
     names: tuple[str, ...]
     space: ActionSpace
     coded: bool = False
-    # (A,) of each code
-    counts: IntArray | None = field(default=None, compare=False, repr=False, metadata=NOT_SAVED)
 
     def __call__(self, table: pa.Table | pa.RecordBatch) -> AnyArray:
         """Return the actions of a table, (n,) codes or (n, q) reals."""
@@ -742,11 +739,10 @@ def require_no_numbers(name: str, labels: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class _Choices:
-    """The actions of a table: the distinct values and their counts, or None if continuous."""
+    """The actions of a table: the distinct values, or None if continuous."""
 
     distinct: pa.Array | None
-    counts: IntArray | None
-    dimension: int
+    dimension: int = 1
     menu: tuple[float, ...] | None = None  # continuous values that are few, each repeated often
 
     @classmethod
@@ -760,24 +756,20 @@ class _Choices:
                     f"categorical takes one action column. Got {', '.join(names)}; combine them into "
                     f"one."
                 )
-            return cls(None, None, len(names))
+            return cls(None, len(names))
         column = unwrapped(table.column(names[0]))
         if is_list(column.type):
-            return cls(None, None, list_width(names[0], column))
+            return cls(None, list_width(names[0], column))
         refuse_missing(names[0], column)
         if not _is_discrete(column, named=named):
             few = menu(numbers(names[0], column))
-            return cls(None, None, 1, None if few is None else tuple(few))
-        found = pc.value_counts(column)
-        return cls(found.field("values"), array(found.field("counts")), 1)
+            return cls(None, menu=None if few is None else tuple(few))
+        return cls(pc.unique(column))
 
     def __add__(self, other: _Choices) -> _Choices:
         if self.distinct is None or other.distinct is None:
-            return _Choices(None, None, self.dimension)
-        encoded = pa.concat_arrays([self.distinct, other.distinct]).dictionary_encode()
-        counts = np.concatenate([self.counts, other.counts])
-        total = np.bincount(array(encoded.indices), weights=counts).astype(np.intp)
-        return _Choices(encoded.dictionary, total, 1)
+            return _Choices(None, self.dimension)
+        return _Choices(pc.unique(pa.concat_arrays([self.distinct, other.distinct])))
 
     def actions(
         self, names: tuple[str, ...], described: ActionSpace | None, *, named: bool, notes: Notes
@@ -785,7 +777,7 @@ class _Choices:
         """Return how to read the columns; `described` is the action space stored with the log."""
         if isinstance(described, Continuous):
             return Actions(names, described)
-        if self.distinct is None or self.counts is None:
+        if self.distinct is None:
             if self.menu is not None and described is None:
                 few = ", ".join(f"{value:g}" for value in self.menu[:5])
                 few += ", …" if len(self.menu) > 5 else ""
@@ -796,15 +788,10 @@ class _Choices:
                 )
             return Actions(names, described or Continuous(self.dimension))
         if described is None:
-            space, coded = _space(names[0], self.distinct, named, notes)
-        else:
-            kind = self.distinct.type
-            numeric = kinds.is_integer(kind) or kinds.is_floating(kind)
-            space, coded = described, described.labels is None or numeric
-        found = Actions(names, space, coded)
-        total = np.zeros(space.n, dtype=np.intp)
-        total[found.codes(pa.chunked_array([self.distinct]), space)] = self.counts
-        return replace(found, counts=total)
+            return Actions(names, *_space(names[0], self.distinct, named, notes))
+        kind = self.distinct.type
+        numeric = kinds.is_integer(kind) or kinds.is_floating(kind)
+        return Actions(names, described, described.labels is None or numeric)
 
 
 def _is_discrete(column: pa.ChunkedArray, *, named: bool) -> bool:
