@@ -91,6 +91,7 @@ def read_table(
             episode_ids=description.typed("episode", log.episode_ids),
             group_ids=None if log.group_ids is None else description.typed("group", log.group_ids),
         )
+    _report_doubtful_states(columns, log, notes)
     origin = log.table_rows
     if kept is not None:
         origin = origin.within(np.flatnonzero(kept), len(kept))
@@ -104,8 +105,7 @@ def read_table(
 def _completed(
     log: Log, columns: Columns, read: Callable[[Sequence[str]], pa.Table], notes: Notes
 ) -> Log:
-    """Report doubts about a log; return it with the weights and the available actions in columns."""
-    _report_doubtful_states(columns, log, notes)
+    """Return a log with the weights and the available actions in columns; report drift."""
     if drifting_propensities(log):
         notes.notes.append(
             "The logged propensities change along the file: a policy that learned may have chosen the "
@@ -528,6 +528,7 @@ row is an episode of one step.
             )
         how = HowToMap(tidying, tuple(beside), engine, cache, budget)
         log, columns = map_data_set(data, parts, how, notes)
+        _report_doubtful_states(columns, log, notes)
         log = _completed(log, columns, data.table, notes)
     elif (adapter := _adapter(source)) is not None:
         named = [part for part, choice in parts.items() if choice is not None]
