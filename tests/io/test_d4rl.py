@@ -88,6 +88,15 @@ def test_a_file_reads_as_its_arrays_do(tmp_path):
     assert "2 steps at a timeout left out" in reading.describe()
 
 
+def test_final_observations_keep_the_step_at_a_timeout(tmp_path):
+    data = arrays()
+    data["timeouts"][-1] = True
+    data["final_observations"] = np.array([[7.0, 7.0], [8.0, 8.0], [9.0, 9.0]])
+    for log in (read_d4rl(data), read_log(write(tmp_path / "hopper.hdf5", data))):
+        assert log.n_transitions == 7
+        assert log.next_states[[4, 6]].tolist() == [[8.0, 8.0], [9.0, 9.0]]
+
+
 def test_the_first_version_needs_the_time_limit(tmp_path):
     data = arrays(9)
     del data["timeouts"]

@@ -290,3 +290,16 @@ def test_propensities_by_action_may_be_those_of_a_menu_and_of_rows_to_be_dropped
         0.25,
         *[0.75] * 38,
     ]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_propensities_that_change_along_the_file_are_said_in_memory_and_on_disk(lazy, tmp_path):
+    rng = np.random.default_rng(3)
+    often = np.linspace(0.2, 0.8, 4000)  # a bandit that learns
+    action = (rng.random(4000) < often).astype(int)
+    table = {"x": rng.normal(size=4000), "action": action, "reward": rng.normal(size=4000)}
+    for name, chance in (("drift", often), ("steady", rng.permutation(often))):
+        table["propensity"] = np.where(action == 1, chance, 1 - chance)
+        write_table(pa.table(table), tmp_path / f"{name}.parquet")
+        said = read(tmp_path / f"{name}.parquet", lazy=lazy, cache=tmp_path / "cache").describe()
+        assert ("change along the file" in said) == (name == "drift")
