@@ -23,6 +23,7 @@ from threadpoolctl import ThreadpoolController
 
 from tailproof.checkpoint import Progress
 from tailproof.errors import EngineError, EngineWarning, StorageError, require_module
+from tailproof.parameters import OneOf, Within, require
 
 T = TypeVar("T")
 Kind = Literal["threads", "processes"]
@@ -198,12 +199,8 @@ class Local(Engine):
     checkpoint: str | Path | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in ("threads", "processes"):
-            raise EngineError(f"kind must be 'threads' or 'processes'. Got {self.kind!r} instead.")
-        if not isinstance(self.workers, int) or self.workers < 0:
-            raise EngineError(
-                f"workers must be a whole number of at least 0. Got {self.workers!r} instead."
-            )
+        require(OneOf("threads", "processes"), EngineError, kind=self.kind)
+        require(Within("[0, inf)", whole=True), EngineError, workers=self.workers)
         self.workers = self.workers or os.cpu_count() or 1
 
     def results(

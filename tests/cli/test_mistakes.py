@@ -134,7 +134,7 @@ MISTAKES = {
     ),
     "an unknown way to treat gaps": (
         (*LOG, *ALWAYS, "--missing", "zero"),
-        "missing must be one of category, median, drop-episode, error. Got 'zero' instead.",
+        "missing must be 'category', 'median', 'drop-episode' or 'error'. Got 'zero' instead.",
     ),
     "the cost of an action that there is not": (
         (*LOG, *ALWAYS, "--cost", "Email=2"),

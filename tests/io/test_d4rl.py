@@ -107,7 +107,7 @@ def test_the_first_version_needs_the_time_limit(tmp_path):
     assert (log.states == data["observations"][[0, 2, 3, 4, 6]]).all()
     assert log.terminated.tolist() == [False, False, True, False, False]
     assert read_log(path, max_steps=9).lengths.tolist() == [4, 4]
-    with pytest.raises(LogError, match="max_steps must be at least 1"):
+    with pytest.raises(LogError, match="max_steps must be a whole number of at least 1"):
         read_log(path, max_steps=0)
 
 

@@ -204,8 +204,8 @@ def test_the_bar_is_shown_when_asked_for_and_silent_otherwise(capsys):
             {"world": "CartPole-v1"},
             r"rollout needs a World .* Got str; build the environment first",
         ),
-        ({"episodes": 0}, r"episodes must be at least 1\. Got 0 instead\."),
-        ({"steps": 0}, r"steps must be at least 1\. Got 0 instead\."),
+        ({"episodes": 0}, r"episodes must be a whole number of at least 1\. Got 0 instead\."),
+        ({"steps": 0}, r"steps must be a whole number of at least 1\. Got 0 instead\."),
     ],
 )
 def test_what_cannot_be_rolled_out_is_refused(arguments, message):

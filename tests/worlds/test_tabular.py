@@ -186,5 +186,5 @@ def test_a_discount_that_makes_no_sense_is_refused():
     with pytest.raises(TailproofError) as refused:
         world.value(Uniform(3), gamma=1.1)
     assert refused.value.argument == "gamma"
-    with pytest.raises(TailproofError, match=r"gamma must lie in \[0, 1\) for a discounted occ"):
+    with pytest.raises(TailproofError, match=r"gamma must be a number in \[0, 1\)"):
         world.occupancy(Uniform(3), gamma=1.0)

@@ -17,6 +17,7 @@ from tailproof.io.values import Labelled
 from tailproof.log.log import Log
 from tailproof.log.sources import ReplayData
 from tailproof.log.spaces import Continuous, Discrete
+from tailproof.parameters import COUNT, require
 
 _PARTS = ("observations", "actions", "rewards", "terminals")
 _RECORDED = ("observations", "actions", "rewards", "terminated")  # of d3rlpy's episodes
@@ -298,8 +299,7 @@ def _timeouts(
         if arrays.get(name) is not None:
             return _flags(arrays, name, n)
     if max_steps is not None:
-        if max_steps < 1:
-            raise LogError(f"max_steps must be at least 1. Got {max_steps}.")
+        require(COUNT, LogError, max_steps=max_steps)
         before = np.concatenate([[0], np.flatnonzero(terminals) + 1])
         run = np.concatenate([[0], np.cumsum(terminals)[:-1]]) if n else np.zeros(0, dtype=np.intp)
         return np.asarray((np.arange(n) - before[run] + 1) % max_steps == 0)

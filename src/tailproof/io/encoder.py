@@ -57,6 +57,7 @@ from tailproof.io.values import (
 from tailproof.log.log import GAP, MISSING, OTHER
 from tailproof.log.sources import TableSource
 from tailproof.log.spaces import ActionSpace, Continuous, Discrete, menu
+from tailproof.parameters import OneOf, Within, require
 
 #: A text column with more distinct values than this is an identifier, not a category.
 MOST_CATEGORIES = 256
@@ -99,12 +100,8 @@ class Tidying:
     cost: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.missing not in get_args(Missing):
-            raise LogError(
-                f"missing must be one of {', '.join(get_args(Missing))}. Got {self.missing!r} instead."
-            )
-        if self.categories < 2:
-            raise LogError(f"categories must be at least 2. Got {self.categories!r} instead.")
+        require(OneOf(*get_args(Missing)), LogError, missing=self.missing)
+        require(Within("[2, inf)", whole=True), LogError, categories=self.categories)
 
 
 class Refused(NamedTuple):

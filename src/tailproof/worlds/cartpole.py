@@ -15,6 +15,7 @@ from tailproof.errors import TailproofError
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
 from tailproof.noise import Noise
+from tailproof.parameters import Within, require
 from tailproof.policies.forms import EpsilonGreedy, Policy
 from tailproof.worlds.rollout import Seed, noisy_rollout, simulated_returns
 
@@ -168,11 +169,7 @@ class CartPole:
     horizon: int = 100
 
     def __post_init__(self) -> None:
-        if not 0 <= self.state_noise < math.inf:
-            raise TailproofError(
-                f"state_noise must be a finite number of at least 0. Got {self.state_noise!r} "
-                f"instead; the paper has 0.01."
-            )
+        require(Within("[0, inf)"), TailproofError, state_noise=self.state_noise)
 
     @property
     def action_space(self) -> Discrete:
@@ -258,10 +255,7 @@ class CartPole:
         Simulated until γ^T/(1 − γ) < 10⁻⁴, 1,375 steps at γ = 0.99. The default policy is `target`;
         its value at γ = 0.99 in the paper's world is stored as `TARGET_TRUTH`.
         """
-        if not 0 <= gamma < 1:
-            raise TailproofError(
-                f"gamma must lie in [0, 1): here nothing terminates. Got {gamma!r} instead."
-            )
+        require(Within("[0, 1)"), TailproofError, gamma=gamma)  # nothing terminates
         if policy is None and gamma == 0.99 and self.state_noise == 0.01:
             return TARGET_TRUTH
         steps = 1 if gamma == 0 else math.ceil(math.log(1e-4 * (1 - gamma)) / math.log(gamma))

@@ -16,7 +16,7 @@ import numpy as np
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.errors import TailproofError
 from tailproof.log.spaces import ActionSpace, Discrete
-from tailproof.parameters import COUNT, require
+from tailproof.parameters import COUNT, OneOf, require
 
 if TYPE_CHECKING:
     import gymnasium
@@ -192,10 +192,7 @@ def normalised(domain: str, mean_return: float) -> float:
     >>> round(normalised("hopper", 3234.3), 1), round(normalised("halfcheetah", -280.178953), 1)
     (100.0, 0.0)
     """
-    if domain not in REFERENCE:
-        raise TailproofError(
-            f"domain must be one of {', '.join(REFERENCE)}. Got {domain!r} instead."
-        )
+    require(OneOf(*REFERENCE), TailproofError, domain=domain)
     random, expert = REFERENCE[domain]
     return 100 * (mean_return - random) / (expert - random)
 

@@ -13,6 +13,7 @@ from tailproof.errors import PolicyError, TailproofError
 from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace, Discrete, as_space
 from tailproof.noise import Noise, add_noise
+from tailproof.parameters import COUNT, require
 from tailproof.policies.forms import Policy, bound, draw, is_deterministic
 from tailproof.progress import progress_bar
 
@@ -65,9 +66,7 @@ def rollout(
     >>> log.n_transitions, sorted(set(log.propensity.round(3).tolist()))
     (60, [0.25, 0.75])
     """
-    for name, number in (("episodes", episodes), ("steps", 1 if steps is None else steps)):
-        if number < 1:
-            raise TailproofError(f"{name} must be at least 1. Got {number!r} instead.")
+    require(COUNT, TailproofError, episodes=episodes, steps=1 if steps is None else steps)
     if hasattr(world, "start") and hasattr(world, "step"):
         simulated = cast("World", world)
         return _world_log(simulated, policy, episodes, steps or simulated.horizon, seed, progress)

@@ -13,7 +13,7 @@ from tailproof.errors import TailproofError
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
 from tailproof.noise import Noise
-from tailproof.parameters import SHARE, require
+from tailproof.parameters import SHARE, Within, require
 from tailproof.policies.forms import Policy, Uniform, action_probabilities, draw
 from tailproof.worlds.rollout import Seed, noisy_rollout
 
@@ -177,10 +177,7 @@ class TabularMDP:
 
         It sums to one if nothing terminates; J = Σ d^π R / (1 − γ) always holds.
         """
-        if not 0 <= gamma < 1:
-            raise TailproofError(
-                f"gamma must lie in [0, 1) for a discounted occupancy. Got {gamma!r} instead."
-            )
+        require(Within("[0, 1)"), TailproofError, gamma=gamma)
         table = self.table(policy)
         system = np.eye(self.n_states) - gamma * self._kernel(table).T
         return np.linalg.solve(system, (1 - gamma) * self.initial)[:, None] * table
