@@ -198,9 +198,7 @@ def test_truth_stops_where_the_rest_does_not_matter():
 
 
 def test_truth_needs_a_discount():
-    with pytest.raises(
-        TailproofError, match=r"gamma must be a number in \[0, 1\).*1\.0"
-    ):
+    with pytest.raises(TailproofError, match=r"gamma must be a number in \[0, 1\).*1\.0"):
         CartPole().truth(gamma=1.0)
 
 

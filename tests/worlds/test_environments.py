@@ -14,7 +14,7 @@ def test_scores_are_d4rls():
         assert normalised(domain, random) == 0
         assert scorer(domain)(expert) == pytest.approx(100)
     assert normalised("hopper", 1607.0) == pytest.approx(50, abs=0.1)
-    with pytest.raises(TailproofError, match="domain must be .hopper"):
+    with pytest.raises(TailproofError, match="domain must be 'hopper'"):
         normalised("ant", 0.0)
 
 

@@ -351,8 +351,7 @@ def _fingerprint(data: DataSet, parts: dict[str, Choice], how: HowToMap) -> str:
             digest.update(repr((path, *state[:2])).encode())
             continue
         with open(path, "rb") as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
+            hashlib.file_digest(file, lambda: digest)
     return digest.hexdigest()
 
 
@@ -422,20 +421,12 @@ class Survey:
     ends: int  # rows that are marked as the end of an episode, in either way
     timeouts: int  # rows that are marked as truncated
     done: int  # of these, rows that are marked as terminated as well
-    paid: bool  # whether some values of the reward column are positive
+    paid: int  # rows whose value of the reward column is positive
 
     def __add__(self, other: Survey) -> Survey:
-        goes_on = self.runs > 0 and self.labels[1] == other.labels[0]
-        return Survey(
-            self.rows + other.rows,
-            self.fit + other.fit,
-            self.runs + other.runs - goes_on,
-            (self.labels[0], other.labels[1]),
-            self.ends + other.ends,
-            self.timeouts + other.timeouts,
-            self.done + other.done,
-            self.paid or other.paid,
-        )
+        total = {name: mine + vars(other)[name] for name, mine in vars(self).items()}
+        total["runs"] -= self.runs > 0 and self.labels[1] == other.labels[0]  # it goes on
+        return Survey(**{**total, "labels": (self.labels[0], other.labels[1])})
 
     def one_step(self, columns: Columns) -> bool:
         """Return whether all episodes have one row, and so terminate."""
@@ -469,7 +460,7 @@ def _survey(batch: pa.RecordBatch, columns: Columns, tidying: Tidying) -> Survey
         ends=int((done | cut).sum()),
         timeouts=int(cut.sum()),
         done=int((done & cut).sum()),
-        paid=bool((reward > 0).any()),
+        paid=int((reward > 0).sum()),
     )
 
 
@@ -549,7 +540,7 @@ def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path
         described = None if description is None else description.space
         encoder = seen.fit.encoder(notes, described)
     if description is None:
-        report_cost(columns, notes, paid=seen.paid)
+        report_cost(columns, notes, paid=seen.paid > 0)
         warn_of_similar_labels(encoder.actions.space, notes)
         report_single_row_episodes(columns, seen.runs, seen.rows, notes)
     all_terminate = parts.get("terminated") is True
