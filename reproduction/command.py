@@ -44,6 +44,8 @@ EXPERIMENTS = {
     "theory": "theory",
     "d4rl-sql": "implicit",
     "iql-table": "implicit",
+    "sql-published": "implicit",
+    "iql-published": "implicit",
     "sac-n": "sac_n",
     "percent-cloning": "percent_cloning",
     "advantages": "advantages",
@@ -52,7 +54,7 @@ EXPERIMENTS = {
 GROUPS = {
     "all": tuple(EXPERIMENTS),
     "cartpole": ("ope", "opo", "bootstrap", "tradeoff", "choose-k", "choose-q"),
-    "deep": ("d4rl-sql", "iql-table", "sac-n", "percent-cloning", "advantages"),
+    "deep": tuple(EXPERIMENTS)[tuple(EXPERIMENTS).index("d4rl-sql") :],
 }
 #: Committed results: where a run goes on by default.
 RESULTS = Path(__file__).parent / "results"

@@ -164,7 +164,7 @@ def evaluation(job: Job, log: Log, steps: int) -> Evaluation:
     name = job.cell["dataset"]
     domain = _domain(name)
     environment: EnvironmentSource = (
-        partial(preset_of(name).make, like=log) if domain == "kitchen" else ENVIRONMENTS[domain]
+        partial(preset_of(name).make, log) if domain == "kitchen" else ENVIRONMENTS[domain]
     )
     return Evaluation(
         environment=environment,

@@ -77,22 +77,28 @@ def clipped(rewards: FloatArray, share: float) -> FloatArray:
 
 
 def implicit_study(
-    log: Log, base: IQL | SQL, *, seed: int, folds: int, quantile: float, clip: float = 0.01
+    log: Log,
+    base: IQL | SQL,
+    *,
+    seed: int,
+    folds: int,
+    quantile: float,
+    clip: float = 0.01,
+    baselines: bool = True,
 ) -> dict[str, Any]:
-    """Train the base, also on clipped and on zero rewards, and K folds as one stack, then policies.
+    """Train the base and K folds as one stack, then policies.
 
-    Baselines are cloning, and cloning of the best 30 % of the episodes by the sum of their rewards and
-    by median × length. Scores are those of all evaluations. Methods whose critics diverge have no
-    policy and no score.
+    With `baselines` also the base on clipped and on zero rewards, cloning, and cloning of the best 30 %
+    of the episodes by the sum of their rewards and by median × length. Scores are those of all
+    evaluations. Methods whose critics diverge have no policy and no score.
     """
-    variants = {
-        "vanilla": log.rewards,
-        "clipped": clipped(log.rewards, clip),
-        "zero-reward": np.zeros(log.n_transitions),
-    }
+    variants, weights = {"vanilla": log.rewards}, {}
+    if baselines:
+        variants["clipped"] = clipped(log.rewards, clip)
+        variants["zero-reward"] = np.zeros(log.n_transitions)
+        weights["bc"] = np.ones(log.n_transitions)
     fitted = _critics_of(base, log, variants, folds=folds, seed=seed)
     vanilla = fitted["vanilla"]
-    weights = {"bc": np.ones(log.n_transitions)}
     for group, aggregates in _rows(variants, quantile).items():
         members = fitted[group]
         if members is not None:
@@ -105,8 +111,10 @@ def implicit_study(
         _, training = clone(base, imitated, scaling, weights, seed=seed)
         return np.asarray(training["score"].values).T
 
-    found = dict(zip(weights, curves(log, np.stack(list(weights.values()))), strict=True))
-    for rank in RANKS:
+    found: dict[str, FloatArray] = {}
+    if weights:  # all critics may have diverged
+        found.update(zip(weights, curves(log, np.stack(list(weights.values()))), strict=True))
+    for rank in RANKS if baselines else ():
         best = log.take(best_episodes(log, top=0.3, rank=rank).best)
         found[f"percent-{rank}"] = curves(best, np.ones((1, best.n_transitions)))[0]
     measured = ("time constants", "mean value", "logged return", "pessimism")

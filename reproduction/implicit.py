@@ -59,12 +59,26 @@ LOOKS = {
     "bc": Look("behaviour cloning", drawing.GREEN, "x"),
     "percent-sum": Look("cloning of the best 30 % by sum", drawing.PINK, "<"),
     "percent-median": Look("cloning of the best 30 % by median", drawing.SKY, ">"),
+    "published": Look("{plain} as published", drawing.BLACK, "o"),
+    "ma-published": Look("MA as published", drawing.GREY, "o"),
+    "room-vm-published": Look("ROOM-VM as published", drawing.BLUE, "o"),
+    "p-room-vm-published": Look("P-ROOM-VM as published", drawing.RED, "o"),
+}
+#: Rows of the published base at the budget of the others, by the rows that they correspond to.
+AS_PUBLISHED = {
+    "vanilla": "published",
+    **{name: f"{name}-published" for name in ("ma", "room-vm", "p-room-vm")},
 }
 
 
 def label(name: str, base: str) -> str:
     """Return the name of a method with this `base`."""
-    return LOOKS[name].label.format(base=base)
+    return LOOKS[name].label.format(base=base, plain=base.partition(",")[0])
+
+
+def present(results: Results, **cell: Any) -> dict[str, Look]:
+    """Return the methods that ran, or that ran in a cell."""
+    return {name: look for name, look in LOOKS.items() if results.where(method=name, **cell).any()}
 
 
 def prepared_log(job: Job) -> tuple[Log, Log]:
@@ -91,8 +105,10 @@ def base_of(job: Job, kind: type[IQL] | type[SQL], clean: Log, **more: Any) -> I
     same = ("steps", "batch", "learning_rate", "target_rate")
     known = {**{name: settings[name] for name in same}, "hidden": tuple(settings["hidden"]), **more}
     if settings.get("as_published"):
-        name = "alpha" if kind is SQL else "beta"
-        return kind.as_published(**{**known, name: settings[name]})
+        own = {
+            each: settings[each] for each in ("alpha", "beta", "cosine_over") if each in settings
+        }
+        return kind.as_published(**{**known, **own})
     unit = settings["unit"]
     weighing = (
         {"alpha": settings["alpha"] / unit} if kind is SQL else {"beta": settings["beta"] * unit}
@@ -105,7 +121,10 @@ def run(job: Job, kind: type[IQL] | type[SQL]) -> list[Row]:
     """Return a row for each policy: its score, or that its critics diverged."""
     from reproduction.deep_rows import implicit_study
 
-    settings, (clean, log) = job.settings, prepared_log(job)
+    settings, baselines = job.settings, job.settings.get("baselines", True)
+    if not baselines:  # the noise and the seeds of the study whose rows these stand beside
+        job = replace(job, experiment="d4rl-sql" if kind is SQL else "iql-table")
+    clean, log = prepared_log(job)
     played = evaluation(job, log, settings["policy_steps"])
     base = base_of(
         job,
@@ -123,22 +142,28 @@ def run(job: Job, kind: type[IQL] | type[SQL]) -> list[Row]:
         ),
     )
     found = implicit_study(
-        log, base, seed=job.integer(1), folds=settings["folds"], quantile=settings["quantile"]
+        log,
+        base,
+        seed=job.integer(1),
+        folds=settings["folds"],
+        quantile=settings["quantile"],
+        baselines=baselines,
     )
-    curves = found["scores"]
+    names = {name: name for name in LOOKS if name not in AS_PUBLISHED.values()}
+    names, curves = names if baselines else AS_PUBLISHED, found["scores"]
     rows: list[Row] = [
         {
-            "method": name,
+            "method": shown,
             "score": float(np.mean(curves[name][-LAST:])) if name in curves else None,
             "diverged": name not in curves,
             "worth": found["worth"].get(name),
             **{key.replace(" ", "_"): value for key, value in found["critics"].items()},
         }
-        for name in LOOKS
+        for name, shown in names.items()
     ]
     if settings["evaluations"] > 1:
         rows += [
-            {"method": name, "step": played.every * (place + 1), "score": score}
+            {"method": names[name], "step": played.every * (place + 1), "score": score}
             for name, curve in curves.items()
             for place, score in enumerate(curve)
         ]
@@ -154,7 +179,7 @@ def at_end(results: Results) -> Results:
 def base_name(results: Results) -> str:
     """Return the base, and by which bound of `share` it departs from the published one."""
     share = results.settings["share"]
-    base = "SQL" if results.name == "d4rl-sql" else "IQL"
+    base = "SQL" if "alpha" in results.settings else "IQL"
     return f"{base}, share {share:g}" if share else base
 
 
@@ -171,7 +196,7 @@ def draw_curves(results: Results) -> Figure:
     )
     base = base_name(results)
     for axis, cell in zip(axes.flat, places, strict=True):
-        for method, look in LOOKS.items():
+        for method, look in present(results, **cell).items():
             steps = [
                 step for step in results.distinct("step", method=method, **cell) if step == step
             ]
@@ -202,7 +227,7 @@ def draw_sql(results: Results) -> Figure:
         sharey="row",
     )
     for axis, cell in zip(axes.flat, places, strict=True):
-        for x, (method, look) in enumerate(LOOKS.items()):
+        for x, (method, look) in enumerate(present(results, **cell).items()):
             score = SCORE.summary(results, method=method, **cell)
             shown = {"color": look.color, "width": 0.8, "label": label(method, base_name(results))}
             error = drawing.bars([score])
@@ -231,7 +256,7 @@ def ratios(results: Results, name: str, cell: Cell) -> Summary | None:
 def draw_iql(results: Results) -> Figure:
     """Draw scores as multiples of IQL's, beside the paper's."""
     results = at_end(results)
-    places = cells(results.settings)
+    places = [cell for cell in cells(results.settings) if "vanilla" in present(results, **cell)]
     figure, axes = drawing.new_figure(width=8.6, height=1.6 + 0.55 * len(places))
     axis, shown = axes[0, 0], [1.0]
     for column, (name, offset) in enumerate(zip(ROOMS, (0.12, -0.12), strict=True)):
@@ -291,6 +316,7 @@ def judge_sql(results: Results) -> list[Claim]:
                 "SQL": ("vanilla", "percent-median"),
             },
         ),
+        *published_claims(results, "SQL"),
         converged(results, "SQL"),
         diverged(results, "SQL"),
     ]
@@ -313,40 +339,74 @@ def judge_iql(results: Results) -> list[Claim]:
             "Beyond the paper: IQL and ROOM-VM beat cloning of the best episodes, ranked by medians",
             {"IQL": ("vanilla", "percent-median"), "ROOM-VM": ("room-vm", "percent-median")},
         ),
+        *published_claims(results, "IQL"),
         converged(results, "IQL"),
         diverged(results, "IQL"),
     ]
 
 
+def published_claims(results: Results, base: str) -> list[Claim]:
+    """Judge the paper's comparisons among the rows as published, if there are some."""
+    if "published" not in present(results):
+        return []
+    rooms = {LOOKS[name].label: AS_PUBLISHED[name] for name in ROOMS}
+    pairs = {
+        f"As published, ROOM-VM and P-ROOM-VM are superior to {base}": {
+            label: (name, "published") for label, name in rooms.items()
+        },
+        "As published, they are superior to MA": {
+            label: (name, "ma-published") for label, name in rooms.items()
+        },
+        f"Beyond the paper: {base} with weights worth a share of 0.9 is better than as published": {
+            base: ("vanilla", "published")
+        },
+    }
+    return [
+        *(
+            claim(results, paper, some)
+            for paper, some in pairs.items()
+            if all(name in present(results) for pair in some.values() for name in pair)
+        ),
+        converged(results, base, "published"),
+    ]
+
+
+def judge_published(results: Results, base: str) -> list[Claim]:
+    """Judge the rows as published alone."""
+    results = at_end(results)
+    return [*published_claims(results, base), diverged(results, base)]
+
+
 def diverged(results: Results, base: str) -> Claim:
     """Count the trainings that diverged."""
-    counts = {
-        label(name, base): int(results.values("diverged", method=name).sum()) for name in LOOKS
-    }
-    total = len(results.rows) // len(LOOKS)
-    some = [f"{name} {count}" for name, count in counts.items() if count]
+    flags = {name: results.values("diverged", method=name) for name in present(results)}
+    some = [f"{label(name, base)} {int(each.sum())}" for name, each in flags.items() if each.sum()]
+    totals = sorted({len(each) for each in flags.values()})
     return Claim(
         "Beyond the paper: no training diverges",
-        verdict(count == 0 for count in counts.values()),
-        f"of {total} trainings a row, diverged and counted as a score of 0: "
-        + (", ".join(some) if some else "none"),
+        verdict(not each.sum() for each in flags.values()),
+        f"of {' to '.join(map(str, totals[:: max(1, len(totals) - 1)]))} trainings a row, diverged and "
+        f"counted as a score of 0: " + (", ".join(some) if some else "none"),
     )
 
 
 def by_dataset(results: Results, first: str, second: str, kappas: Sequence[float]) -> FloatArray:
-    """Return the difference in score on each data set, over these κ and all seeds, (D,)."""
-    return np.array(
-        [
-            np.mean(
-                [
-                    SCORE.values(results, method=first, dataset=name, kappa=kappa)
-                    - SCORE.values(results, method=second, dataset=name, kappa=kappa)
-                    for kappa in kappas
-                ]
-            )
-            for name in results.settings["datasets"]
-        ]
-    )
+    """Return the difference in score on each data set, over these κ and all common seeds, (D,).
+
+    Data sets and κ on which one of the two did not run do not count.
+    """
+    found = []
+    for name in results.settings["datasets"]:
+        gaps = []
+        for kappa in kappas:
+            cell = {"dataset": name, "kappa": kappa}
+            one, two = (SCORE.values(results, method=each, **cell) for each in (first, second))
+            common = min(len(one), len(two))
+            if common:
+                gaps.append((one[:common] - two[:common]).mean())
+        if gaps:
+            found.append(np.mean(gaps))
+    return np.array(found)
 
 
 def claim(results: Results, paper: str, pairs: dict[str, tuple[str, str]]) -> Claim:
@@ -377,14 +437,15 @@ def datasets_to_decide(gaps: FloatArray) -> str:
     return f" (about {max(needed, len(gaps) + 1):,} data sets would decide)"
 
 
-def converged(results: Results, base: str) -> Claim:
-    """Judge whether the critics were trained long enough."""
-    paper = f"Beyond the paper: {base}'s critics are converged"
+def converged(results: Results, base: str, method: str = "vanilla") -> Claim:
+    """Judge whether the critics of a method were trained long enough."""
+    how = ", as published," if method == "published" else ""
+    paper = f"Beyond the paper: {base}'s critics{how} are converged"
     names = ("time_constants", "mean_value", "pessimism", "logged_return")
     clock, value, taken, logged = (
         results.columns.get(name, np.full(len(results.rows), np.nan)) for name in names
     )
-    trained = np.isfinite(clock)
+    trained = np.isfinite(clock) & results.where(method=method)
     clean = trained & results.where(kappa=min(results.settings["kappas"]))
     if not clean.any():
         return Claim(paper, verdict([False]), "diverged")
@@ -447,4 +508,37 @@ IQL_TABLE = deep_experiment(
     settings={**BUDGET, "beta": 3.0},
     quick=TINY,
     published=PUBLISHED,
+)
+
+#: The published base at the budget of the other rows: of that, the target rate follows the steps, as
+#: there, and the policy's cosine ends at zero, as with the published steps.
+_AS_PUBLISHED = {
+    **BUDGET,
+    "kappas": (0.0, 100.0),
+    "as_published": True,
+    "share": 0.0,
+    "cosine_over": "policy_steps",
+    "baselines": False,
+}
+SQL_PUBLISHED = deep_experiment(
+    "sql-published",
+    "figure 5, as published, at the budget of d4rl-sql",
+    "SQL and its ROOM rows with the published settings",
+    cells,
+    partial(run, kind=SQL),
+    draw_sql,
+    partial(judge_published, base="SQL"),
+    settings={**_AS_PUBLISHED, "alpha": 10.0},
+    quick=TINY,
+)
+IQL_PUBLISHED = deep_experiment(
+    "iql-published",
+    "table A3, as published, at the budget of iql-table",
+    "IQL and its ROOM rows with the published settings",
+    cells,
+    partial(run, kind=IQL),
+    draw_sql,
+    partial(judge_published, base="IQL"),
+    settings={**_AS_PUBLISHED, "beta": 3.0},
+    quick=TINY,
 )

@@ -21,6 +21,7 @@ from reproduction.command import RESULTS, experiment, load
 from reproduction.drawing import STYLE, write_figure
 from reproduction.experiment import Cell, Results
 from reproduction.summary import ERROR, REGRET, SCORE, Summary, summarise
+from tailproof.arrays import FloatArray
 from tailproof.errors import TailproofError
 from tailproof.files import write_whole
 
@@ -60,11 +61,21 @@ _LEARNERS = {name: look.label for name, look in learning.LOOKS.items()}
 _LEARNERS |= {"p-room-vm-released": "P-ROOM-VM, q = 0.4, as released"}
 #: Folder, beside the other results, of data sets that ran on fewer seeds and noises.
 _FEWER = "walker2d"
+#: Studies of the published bases, whose rows stand beside those of a study.
+_PUBLISHED = {"d4rl-sql": "sql-published", "iql-table": "iql-published"}
 
 
 def joined(name: str, folder: Path = RESULTS, *, times: bool = False) -> Results:
-    """Return the results of an experiment with those of the data sets that have fewer seeds."""
+    """Return the results of an experiment with those of rows and data sets that ran beside them.
+
+    These are rows of the published bases, and data sets with fewer seeds.
+    """
     results = load(name, folder, times=times)
+    beside = _PUBLISHED.get(name)
+    if beside is not None and (folder / f"{beside}.json").exists():
+        more = load(beside, folder)
+        settings = {**results.settings, "published": more.settings, "seeds": more.replicates}
+        results = replace(results, settings=settings, rows=(*results.rows, *more.rows))
     if not (folder / _FEWER / f"{name}.json").exists():
         return results
     more = load(name, folder / _FEWER)
@@ -73,6 +84,7 @@ def joined(name: str, folder: Path = RESULTS, *, times: bool = False) -> Results
     settings = {
         **results.settings,
         "datasets": {**results.settings["datasets"], **found},
+        "few": list(found),
         "fewer": f"at κ = {noises} also {names} with seeds: {more.replicates}",
     }
     return replace(results, settings=settings, rows=(*results.rows, *more.rows))
@@ -229,16 +241,19 @@ def iterations(results: Results) -> str:
 
 
 def scores(results: Results) -> str:
-    """Return the mean score over data sets with its standard error over seeds, for each κ."""
-    names = list(implicit.LOOKS)
+    """Return the mean score over data sets with its standard error over seeds, for each κ.
+
+    Data sets that ran on fewer seeds are left out.
+    """
+    names = implicit.present(results)
+    few = results.settings.get("few", ())
+    full = [name for name in results.settings["datasets"] if name not in few]
     rows = []
     for kappa in results.settings["kappas"]:
         shown = []
         for name in names:
-            each = SCORE.values(results, method=name, kappa=kappa)
-            by_seed = each.reshape(-1, results.replicates).mean(axis=0)
-            error = by_seed.std(ddof=1) / np.sqrt(len(by_seed))
-            shown.append(f"{by_seed.mean():.0f} ± {error:.0f}")
+            cells = [SCORE.values(results, method=name, kappa=kappa, dataset=each) for each in full]
+            shown.append(_with_error(np.mean(cells, axis=0)))
         rows.append([f"{kappa:g}", *shown])
     return table(["κ", *_columns(results)], rows)
 
@@ -248,17 +263,26 @@ def every_score(results: Results) -> str:
     rows = []
     for dataset in results.settings["datasets"]:
         for kappa in results.settings["kappas"]:
-            shown = []
-            for name in implicit.LOOKS:
-                each = SCORE.values(results, method=name, dataset=dataset, kappa=kappa)
-                error = each.std(ddof=1) / np.sqrt(len(each))
-                shown.append(f"{each.mean():.0f} ± {error:.0f}")
-            rows.append([f"{dataset}, {kappa:g}", *shown])
+            shown = [
+                _with_error(SCORE.values(results, method=name, dataset=dataset, kappa=kappa))
+                for name in implicit.present(results)
+            ]
+            if any(shown):
+                rows.append([f"{dataset}, {kappa:g}", *shown])
     return table(["data set, κ", *_columns(results)], rows)
 
 
+def _with_error(values: FloatArray) -> str:
+    """Return the mean over seeds with its standard error, if there are seeds."""
+    if not len(values):
+        return ""
+    error = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.0f}" if len(values) > 1 else ""
+    return f"{values.mean():.0f}{error}".replace("-", "−")
+
+
 def _columns(results: Results) -> list[str]:
-    return [implicit.label(name, implicit.base_name(results)) for name in implicit.LOOKS]
+    base = implicit.base_name(results)
+    return [implicit.label(name, base) for name in implicit.present(results)]
 
 
 def agreements(results: Results) -> str:

@@ -7,6 +7,7 @@ says where to get them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ ENVIRONMENTS = {
 
 _POSITIONS = 30  # of robot and objects, in D4RL's kitchen files
 _D4RL_KITCHEN = 60  # entries of their observations
-_KITCHEN_INSTALL = "'mujoco<3.4' gymnasium-robotics"
+_KITCHEN_INSTALL = "'mujoco<3.12' gymnasium-robotics"
 _FIRST = ["microwave", "kettle", "light switch", "slide cabinet"]
 _KITCHEN = {  # subtasks, and D4RL's file
     "complete": (_FIRST, "mini_kitchen_microwave_kettle_light_slider-v0.hdf5"),
@@ -109,44 +110,63 @@ class Preset:
             return _make_kitchen(self.environment, self.name, like)
         return make_environment(self.environment)
 
-    def evaluation(self, *, every: int = 5_000, episodes: int = 10, seed: int = 0) -> Evaluation:
-        """Return the paper's evaluation: every 5,000 steps over 10 episodes, as a score."""
+    def evaluation(
+        self,
+        *,
+        every: int = 5_000,
+        episodes: int = 10,
+        seed: int = 0,
+        like: Log | None = None,
+    ) -> Evaluation:
+        """Return the paper's evaluation: every 5,000 steps over 10 episodes, as a score.
+
+        `like` is the log that the policy is learned from; see `make`.
+        """
         return Evaluation(
-            environment=self.make,
+            environment=partial(self.make, like),
             score=scorer(self.domain),
             every=every,
             episodes=episodes,
             seed=seed,
         )
 
-    def score(self, policy: StatePolicy, *, episodes: int = 10, seed: int = 0) -> float:
-        """Return the policy's normalised score, 0 for random and 100 for an expert."""
-        returns = play(self.make, policy, episodes=episodes, seed=seed)
+    def score(
+        self, policy: StatePolicy, *, episodes: int = 10, seed: int = 0, like: Log | None = None
+    ) -> float:
+        """Return the policy's normalised score, 0 for random and 100 for an expert.
+
+        `like` is the log that the policy was learned from; see `make`.
+        """
+        returns = play(partial(self.make, like), policy, episodes=episodes, seed=seed)
         return normalised(self.domain, float(returns.mean()))
 
 
 def _make_kitchen(environment: str, name: str, like: Log | None) -> Environment:
-    """Return the kitchen environment with flattened observations, as in Minari's logs or D4RL's."""
+    return kitchen_like(kitchen_environment(environment, name), like)
+
+
+def kitchen_environment(environment: str, name: str) -> Any:
+    """Return the kitchen environment of a task, whose observations are dictionaries."""
     robotics = require_module("gymnasium_robotics", _KITCHEN_INSTALL, "A kitchen task")
     import gymnasium
 
     gymnasium.register_envs(robotics)
+    subtasks = _KITCHEN[name.split("-")[1]][0]
     try:
-        made = gymnasium.make(environment, tasks_to_complete=_KITCHEN[name.split("-")[1]][0])
+        # The checker would warn that the environment changes observations that it has returned.
+        return gymnasium.make(environment, tasks_to_complete=subtasks, disable_env_checker=True)
     except Exception as error:
         raise TailproofError(
-            f"{environment} could not be made ({type(error).__name__}: {error}). It is known to work "
-            f"with mujoco 3.3 and to fail with 4.0: pip install {_KITCHEN_INSTALL}."
+            f"{environment} could not be made ({type(error).__name__}: {error}). It works with mujoco "
+            f"3.3 to 3.11 and fails from 3.12 on: pip install {_KITCHEN_INSTALL}."
         ) from error
-    return kitchen_like(made, like)
 
 
 def kitchen_like(made: Any, like: Log | None) -> Environment:
     """Return a kitchen environment with the observations of a log.
 
-    The environment's are a dictionary; flattened they have 81 entries, as in Minari's logs. D4RL's
-    files have 60: nine positions of the robot, 21 of the objects, and 30 of the goal, which is the
-    same in every row of a file.
+    The environment's are a dictionary; flattened they have 81 entries, of the mixed task 83, as in
+    Minari's logs. D4RL's files have 60, see `positions`; their goal is the same in every row.
     """
     import gymnasium
 
@@ -155,16 +175,18 @@ def kitchen_like(made: Any, like: Log | None) -> Environment:
         flat = gymnasium.wrappers.FlattenObservation(made)
         return flat
     goal = like.states[0, _POSITIONS:]
-
-    def as_in_d4rl(observation: dict[str, FloatArray]) -> FloatArray:
-        entries = observation[
-            "observation"
-        ]  # positions, velocities: robot (9, 9), objects (21, 20)
-        return np.concatenate([entries[:9], entries[18:39], goal])
-
     space = gymnasium.spaces.Box(-np.inf, np.inf, (_D4RL_KITCHEN,))
-    flat = gymnasium.wrappers.TransformObservation(made, as_in_d4rl, space)
+    flat = gymnasium.wrappers.TransformObservation(made, partial(positions, goal=goal), space)
     return flat
+
+
+def positions(observation: dict[str, FloatArray], goal: FloatArray) -> FloatArray:
+    """Return a kitchen's observation as D4RL's files have it, (60,), without velocities.
+
+    These are nine positions of the robot, 21 of the objects, and 30 of the goal.
+    """
+    entries = observation["observation"]  # positions, velocities: robot (9, 9), objects (21, 20)
+    return np.concatenate([entries[:9], entries[18:39], goal])
 
 
 _LOCOMOTION = [

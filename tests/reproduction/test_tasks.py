@@ -1,6 +1,7 @@
 """The paper's tasks by name, and the study of IQL's and SQL's rows."""
 
 import warnings
+from copy import deepcopy
 
 import gymnasium
 import numpy as np
@@ -18,11 +19,11 @@ from reproduction.deep_rows import (
 from reproduction.experiment import Job, Results
 from reproduction.implicit import D4RL_SQL, at_end, prepared_log
 from reproduction.tasks import PRESETS, preset
-from tailproof import Continuous, Log
+from tailproof import Continuous, Log, learn, method
 from tailproof.deep import IQL, Evaluation, Run
 from tailproof.errors import ConvergenceWarning, FoldWarning, TailproofError
 from tailproof.io import read_rollouts
-from tailproof.worlds.environments import scorer
+from tailproof.worlds.environments import make_environment, scorer
 
 
 def test_presets_are_the_papers_twelve_tasks():
@@ -134,6 +135,147 @@ def test_locomotion_tasks_are_found_by_d4rls_names(name, tmp_path):
     if chosen.minari:
         ((_, found),) = available(tmp_path).items()
         assert (found["origin"], found["file"]) == ("Minari", chosen.minari)
+
+
+def robotics():
+    """Skip without the packages of the paper's environments."""
+    pytest.importorskip("mujoco")
+    pytest.importorskip("gymnasium_robotics")
+    pytest.importorskip("h5py")
+
+
+def episodes_of(chosen, lengths=(12, 8)):
+    """Play even actions in a task's environment: observations as it gives them, actions, rewards."""
+    if chosen.domain == "kitchen":
+        made = tasks.kitchen_environment(chosen.environment, chosen.name)
+    else:
+        made = make_environment(chosen.environment)
+    made.action_space.seed(0)
+    for seed, length in enumerate(lengths):
+        seen, actions, rewards = [deepcopy(made.reset(seed=seed)[0])], [], []
+        for _ in range(length):
+            actions.append(made.action_space.sample())
+            state, reward, *_ = made.step(actions[-1])
+            seen.append(deepcopy(state))
+            rewards.append(reward)
+        yield seen, actions, rewards
+    made.close()
+
+
+def write_d4rl(chosen, folder):
+    """Write a file in D4RL's layout; kitchen files have no timeouts, 60 observations and a goal."""
+    h5py = pytest.importorskip("h5py")
+    kitchen, columns = chosen.domain == "kitchen", {name: [] for name in ("o", "a", "r", "next")}
+    for seen, actions, rewards in episodes_of(chosen):
+        shown = np.array(
+            [tasks.positions(each, np.arange(30.0)) for each in seen] if kitchen else seen
+        )
+        for name, each in zip(columns, (shown[:-1], actions, rewards, shown[1:]), strict=True):
+            columns[name].append(np.asarray(each, np.float32))
+    observations, actions, rewards, following = map(np.concatenate, columns.values())
+    with h5py.File(folder / chosen.d4rl, "w") as file:
+        file["observations"], file["actions"], file["rewards"] = observations, actions, rewards
+        last = np.isin(np.arange(20), [11, 19])
+        file["terminals"] = last & (kitchen | (np.arange(20) < 12))
+        if not kitchen:
+            file["timeouts"] = last & (np.arange(20) >= 12)
+            file["next_observations"] = following
+            file["infos/action_log_probs"] = rewards
+
+
+def write_minari(chosen, folder, monkeypatch):
+    """Write a Minari folder with the observations as the environment gives them."""
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(folder))
+    buffers = []
+    for number, (seen, actions, rewards) in enumerate(episodes_of(chosen)):
+        ends = [False] * (len(rewards) - 1)
+        buffers.append(
+            minari.data_collector.EpisodeBuffer(
+                id=number,
+                observations=stacked(seen),
+                actions=np.stack(actions),
+                rewards=rewards,
+                terminations=[*ends, number == 0],
+                truncations=[*ends, number == 1],
+            )
+        )
+    if chosen.domain == "kitchen":
+        made = tasks.kitchen_environment(chosen.environment, chosen.name)
+    else:
+        made = make_environment(chosen.environment)
+    minari.create_dataset_from_buffers(
+        chosen.minari,
+        buffer=buffers,
+        observation_space=made.observation_space,
+        action_space=made.action_space,
+        algorithm_name="even",
+        author="nobody",
+        author_email="nobody@example.org",
+        code_permalink="https://example.org",
+        description="Made here.",
+    )
+    made.close()
+
+
+def stacked(values):
+    """Stack observations the way Minari stores them."""
+    if isinstance(values[0], dict):
+        return {key: stacked([each[key] for each in values]) for key in values[0]}
+    return np.stack(values)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_task_from_its_files_to_a_score_in_its_own_environment(name, tmp_path, monkeypatch):
+    robotics()
+    chosen = preset(name)
+    write_d4rl(chosen, tmp_path)
+    logs = [chosen.load(tmp_path)]
+    if chosen.minari is not None:
+        write_minari(chosen, tmp_path, monkeypatch)
+        logs.append(chosen.load())
+    widths = {"kitchen": [60, 83 if "mixed" in name else 81], "hopper": [11, 11]}
+    widths = widths.get(chosen.domain, [17, 17])
+    assert [log.states.shape[1] for log in logs] == widths[: len(logs)]
+    for log in logs:
+        assert log.lengths.tolist() == [12, 8]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            learned = learn(log, method=method("bc-neural", steps=3, hidden=(8,)), gamma=0.99)
+        score = chosen.score(learned.policy, episodes=1, like=log)
+        assert -10 < score < 20
+    # the first state of the environment is that of the file
+    for log in logs:
+        first = chosen.make(log).reset(seed=0)[0]
+        same = slice(30) if log.states.shape[1] == 60 else slice(None)  # the goal is the file's
+        assert np.allclose(log.first_states[0][same], first[same], atol=1e-3)
+    # Time ends an episode where a file does not tell; what follows such a row is not in it.
+    if chosen.domain == "kitchen":
+        assert chosen.load(tmp_path, max_steps=5).lengths.tolist() == [4, 4, 2, 4, 3]
+
+
+@pytest.mark.parametrize("form", ["d4rl", "minari"])
+def test_the_study_runs_on_kitchen_data_in_the_kitchen(form, tmp_path, monkeypatch):
+    robotics()
+    chosen = preset("kitchen-mixed-v0")
+    if form == "d4rl":
+        write_d4rl(chosen, tmp_path)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            write_minari(chosen, tmp_path, monkeypatch)
+    real = tasks._make_kitchen
+    monkeypatch.setattr(
+        tasks, "_make_kitchen", lambda *words: gymnasium.wrappers.TimeLimit(real(*words), 5)
+    )
+    settings = D4RL_SQL.settled(quick=True, data=tmp_path, changes={"max_steps": 6})
+    job = Job("d4rl-sql", {"dataset": "kitchen-mixed", "kappa": 100.0}, 0, 0, settings, tmp_path)
+    assert prepared_log(job)[0].states.shape[1] == {"d4rl": 60, "minari": 83}[form]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (FoldWarning, ConvergenceWarning))
+        rows = D4RL_SQL.run(job)
+    assert {row["score"] for row in rows} == {0.0}  # no subtask is done in five steps
 
 
 def test_mujoco_presets_play_and_score():
