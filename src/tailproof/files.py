@@ -14,10 +14,10 @@ import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
@@ -218,6 +218,7 @@ def read_file(
 
 #: The classes of which a file may hold objects, by module: reading one makes nothing else.
 _SAVED = {
+    "critics.custom": "Custom",
     "critics.ensembles": "Ensemble LinearCritics",
     "critics.fitted_q": "FQI",
     "critics.greedy": "GreedyPolicy SoftmaxPolicy",
@@ -251,6 +252,25 @@ _SAVED = {
 }
 _MODULES = {name: module for module, names in _SAVED.items() for name in names.split()}
 _DEEP = "'tailproof[deep]'", "This file"
+
+
+@dataclass(frozen=True)
+class NotInFile:
+    """A function of the user's own, of which a saved file holds the name alone."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __call__(self, fold: object, gamma: float) -> NoReturn:  # noqa: ARG002
+        """Raise an error that says so."""
+        raise MethodError(
+            f"{self.name} is a function of your own. A saved file does not hold code: to learn again, "
+            f"pass it as base=."
+        )
+
+
 #: Marks a field of a dataclass that files do not hold: ``field(default=None, metadata=NOT_SAVED)``.
 NOT_SAVED = {"saved": False}
 
@@ -265,8 +285,8 @@ def _saved_fields(kind: Any) -> Sequence[str]:
 def to_parts(value: object, arrays: dict[str, AnyArray] | None = None) -> Any:
     """Return a value as JSON types; its arrays are put into `arrays`, and refused without it.
 
-    Tailproof's own classes are stored by name. The user's own features are stored as their text only;
-    other foreign objects raise an error.
+    Tailproof's own classes are stored by name. The user's own features are stored as their text only,
+    and a function that is a base by its name; other foreign objects raise an error.
 
     >>> from tailproof.log.spaces import Discrete
     >>> to_parts(Discrete(2, ("hold", "buy")))
@@ -279,6 +299,8 @@ def to_parts(value: object, arrays: dict[str, AnyArray] | None = None) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     kind = type(value)
+    if kind.__name__ == "Custom" and kind.__module__ == "tailproof.critics.custom":
+        return {"class": "Custom", "fit_fold": {"own function": str(value)}}
     if kind.__module__ == f"tailproof.{_MODULES.get(kind.__name__)}":
         named = {name: to_parts(getattr(value, name), arrays) for name in _saved_fields(kind)}
         return {"class": kind.__name__, **named}
@@ -299,8 +321,8 @@ def to_parts(value: object, arrays: dict[str, AnyArray] | None = None) -> Any:
     raise MethodError(
         f"{kind.__name__} cannot be saved: a saved file holds numbers and tailproof's own settings, so "
         f"that loading it executes nothing (models of scikit-learn would need pickle, which does). "
-        f"Keep the result in memory. policy.save('name.onnx') exports linear critics and trees; keep "
-        f"models of your own in the format of their library."
+        f"Keep models of your own in the format of their library; readable() is a small tree that "
+        f"decides nearly alike, which can be saved and exported. Linear critics and trees can be too."
     )
 
 
@@ -316,6 +338,8 @@ def from_parts(
         ((what, inner),) = parts.items()
         if what == "mapping":
             return {key: from_parts(each, arrays, features=features) for key, each in inner.items()}
+        if what == "own function":
+            return NotInFile(inner)
         if what == "own features":
             if features is None:
                 raise SavedFileError(

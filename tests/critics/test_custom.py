@@ -7,6 +7,7 @@ from tailproof import (
     FQI,
     Custom,
     GreedyPolicy,
+    Learned,
     Log,
     Mean,
     Median,
@@ -167,6 +168,37 @@ def test_a_torch_module_is_a_q(log):
     modules = learned.members.members
     wanted = sum(m(torch.as_tensor(states, dtype=torch.float32)) for m in modules) / 3
     assert learned.policy.values(states) == pytest.approx(wanted.detach().numpy())
+
+
+def test_a_torch_module_is_called_in_evaluation_mode_and_its_own_precision(log):
+    torch = pytest.importorskip("torch")
+
+    def fit(fold, gamma, seed):
+        torch.manual_seed(seed)
+        frozen = torch.nn.BatchNorm1d(4).eval()
+        return torch.nn.Sequential(frozen, torch.nn.Dropout(0.5), torch.nn.Linear(4, 2)).double()
+
+    learned = learn(log, method=method("ma", base=fit, folds=3), gamma=GAMMA)
+    first, again = (learned.policy.values(log.states[:50]) for _ in range(2))
+    np.testing.assert_array_equal(first, again)  # dropout draws anew at every call
+    for module in learned.members.members:
+        assert [part.training for part in module] == [False, True, True]  # as it was given
+
+
+def test_what_is_read_from_a_learner_of_ones_own_is_saved_and_exported(log, tmp_path):
+    """The closest small tree needs no code: only the function itself stays outside the file."""
+    learned = learn(log, method=method("room-vm", base=PlainFQI(0.5), folds=3), gamma=GAMMA)
+    assert "Learned by Custom (PlainFQI), split in 3" in str(learned)
+    tree = learned.readable()
+    tree.save(tmp_path / "tree.tailproof")
+    tree.policy.save(tmp_path / "tree.onnx")
+    read = Learned.load(tmp_path / "tree.tailproof")
+    np.testing.assert_array_equal(read.policy(log.states), tree.policy(log.states))
+    assert str(read) == str(tree)
+    with pytest.raises(MethodError, match="PlainFQI is a function of your own"):
+        learn(log, method=read.method, gamma=GAMMA)
+    with pytest.raises(MethodError, match=r"readable\(\) is a small tree"):
+        learned.save(tmp_path / "all.tailproof")
 
 
 def test_continuous_actions(rng):

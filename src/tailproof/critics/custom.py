@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from tailproof.critics.base import Capabilities, Fitted, WithoutBackup
 from tailproof.critics.ensembles import ListedCritics
 from tailproof.critics.task import Task
 from tailproof.errors import MethodError
+from tailproof.files import NotInFile
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
@@ -37,7 +38,8 @@ class Custom(WithoutBackup):
     fit_fold
         A function of a `Log`, one fold, and the discount γ. It returns Q: a function of states (n, p)
         that returns the values of all actions, (n, A), as an array or a torch tensor; a torch module
-        is called without gradients on tensors of single precision. For continuous actions Q is a
+        is called in evaluation mode, without gradients, on tensors of its own precision and device,
+        and put back into the mode that it was in. For continuous actions Q is a
         function of states and actions, (n, p) and (n, q), that returns (n,).
 
         With a third parameter named ``policy`` it evaluates that policy instead of learning one: it
@@ -97,6 +99,8 @@ class Custom(WithoutBackup):
         return Fitted(critics.tried(task.log))
 
     def __str__(self) -> str:
+        if isinstance(self.fit_fold, NotInFile):
+            return self.fit_fold.name
         return getattr(self.fit_fold, "__name__", type(self.fit_fold).__name__)
 
 
@@ -156,13 +160,29 @@ class FunctionCritics(ListedCritics):
         return FunctionCritics(self.members, self.n_actions, finite)
 
 
+def _module_called(module: Any, inputs: Sequence[AnyArray]) -> Any:
+    """Return what a torch module gives for some inputs, on its device and in its precision.
+
+    It is in evaluation mode while it is called: dropout would draw another answer at every call.
+    """
+    import torch
+
+    like = next(module.parameters(), torch.empty(0))
+    given = (torch.as_tensor(np.asarray(each)).to(like) for each in inputs)
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            return module(*given)
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
 def _called(q: QFunction, shape: tuple[int, ...], *inputs: AnyArray) -> FloatArray:
     """Return what Q gives for some inputs, as an array of this shape."""
-    if hasattr(q, "state_dict") and hasattr(q, "parameters"):  # a torch module
-        import torch
-
-        with torch.no_grad():
-            found = q(*(torch.as_tensor(np.asarray(each), dtype=torch.float32) for each in inputs))
+    if hasattr(q, "state_dict") and hasattr(q, "parameters"):
+        found = _module_called(q, inputs)
     else:
         found = q(*inputs)
     if hasattr(found, "detach"):

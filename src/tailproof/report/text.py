@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import singledispatch
 from importlib.metadata import PackageNotFoundError, version
-from inspect import isroutine
 from typing import TYPE_CHECKING, Any
 
 from tailproof.files import plain
@@ -120,7 +119,7 @@ def method_text(method: Method) -> str:
     """
     base = method.base
     changed = [
-        _setting(each.name, getattr(base, each.name))
+        str(base) if each.name == "fit_fold" else _setting(each.name, getattr(base, each.name))
         for each in fields(base)  # type: ignore[arg-type]
         if each.name != "run"  # where networks train changes no result
         and getattr(base, each.name) != _default(each)
@@ -139,8 +138,6 @@ def _setting(name: str, value: Any) -> str:
     """Return a setting as short text, without the numbers of fitted features."""
     from tailproof.features import PerAction  # not needed for numbers
 
-    if isroutine(value):
-        return str(value.__name__)
     if isinstance(value, PerAction):
         features = f"{type(value.state_features).__name__} for each action, {value.size} in all"
         return f"{name} {features}"
