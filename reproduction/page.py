@@ -277,7 +277,7 @@ def _with_error(values: FloatArray) -> str:
     if not len(values):
         return ""
     error = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.0f}" if len(values) > 1 else ""
-    return f"{values.mean():.0f}{error}".replace("-", "−")
+    return f"{round(float(values.mean()))}{error}".replace("-", "−")
 
 
 def _columns(results: Results) -> list[str]:
@@ -302,15 +302,26 @@ def agreements(results: Results) -> str:
 
 def count(results: Results) -> str:
     """Return the number of replicates in words."""
-    unit = "seeds" if experiment(results.name).deep else "replicates"
-    fewer = results.settings.get("fewer")
-    return f"{results.replicates} {unit}" + (f"; {fewer}" if fewer else "")
+    unit = "seed" if experiment(results.name).deep else "replicate"
+    fewer, several = results.settings.get("fewer"), "s" * (results.replicates > 1)
+    return f"{results.replicates} {unit}{several}" + (f"; {fewer}" if fewer else "")
 
 
 def setting(results: Results, name: str) -> str:
     """Return one of the settings of the run."""
     found = results.settings[name]
-    return f"{found:,}" if isinstance(found, int | float) else str(found)
+    return f"{round(found, 1):,}" if isinstance(found, int | float) else str(found)
+
+
+def regret(results: Results, method: str, stopping: str) -> str:
+    """Return a learner's mean regret without noise."""
+    return f"{REGRET.summary(results.under(stopping), method=method, **CLEAN).value:.1f}"
+
+
+def agreement(results: Results, kappa: str, method: str) -> str:
+    """Return the mean agreement of a method's advantages at κ, over data sets."""
+    found = advantages.agreement(results, method, kappa=float(kappa))
+    return f"{found.mean():.2f}".replace("-", "−")
 
 
 def shows(results: Results) -> str:
@@ -323,7 +334,14 @@ def shows(results: Results) -> str:
     )
 
 
+def worth(results: Results, kappa: str, method: str) -> str:
+    """Return the range over logs of what the weights of a policy are worth, as shares of the log."""
+    found = results.values("worth", method=method, kappa=float(kappa))
+    return f"{found.min():.2f} to {found.max():.2f}"
+
+
 FIELDS: dict[str, Callable[..., str]] = {
+    "agreement": agreement,
     "agreements": agreements,
     "claims": claims,
     "count": count,
@@ -331,11 +349,13 @@ FIELDS: dict[str, Callable[..., str]] = {
     "every-score": every_score,
     "iterations": iterations,
     "parts": parts,
+    "regret": regret,
     "regrets": regrets,
     "scores": scores,
     "setting": setting,
     "shows": shows,
     "text-features": text_features,
+    "worth": worth,
 }
 
 

@@ -83,7 +83,8 @@ class Summary:
         return False if self.high < low or self.low > high else None
 
     def __str__(self) -> str:
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]".replace("-", "−")
+        ends = f" [{self.low:.3g}, {self.high:.3g}]" if math.isfinite(self.low) else ""
+        return f"{self.value:.3g}{ends}".replace("-", "−")
 
 
 @lru_cache(maxsize=16)

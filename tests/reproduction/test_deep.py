@@ -1,4 +1,6 @@
 import json
+import warnings
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -11,10 +13,11 @@ from reproduction import rollouts as rollouts_of_agents
 from reproduction.__main__ import changes_of, parser
 from reproduction.command import GROUPS, experiment, load, reproduce, run
 from reproduction.experiment import Job, Results
-from reproduction.implicit import D4RL_SQL, IQL_TABLE, LOOKS
+from reproduction.implicit import D4RL_SQL, IQL_PUBLISHED, IQL_TABLE, LOOKS, prepared_log
 from reproduction.sac_n import SAC_N
 from reproduction.summary import SCORE, verdict
-from tailproof.errors import TailproofError
+from tailproof.deep.bases import IQL
+from tailproof.errors import ConvergenceWarning, FoldWarning, TailproofError
 from tailproof.io import read_rollouts
 
 #: What these tests train has no time to converge, and need not.
@@ -213,6 +216,40 @@ def test_data_sets_are_the_unit(gaps, verdict):
     assert claim.verdict == verdict
     assert implicit.by_dataset(results, "room-vm", "vanilla", [10.0]) == pytest.approx(gaps)
     assert ("data sets would decide" in claim.found) == (verdict == "undecided")
+
+
+def test_data_sets_of_fewer_seeds_and_noises_count_and_are_named():
+    """The seeds and noises that both methods have are compared; the others are left out."""
+    results = many_results((5.0, 6.0, 4.0, 5.5, 4.5, -20.0))
+    rows = [
+        row
+        for row in results.rows
+        if row["dataset"] != "f" or (row["kappa"] == 10.0 and row["replicate"] == 0)
+    ]
+    fewer = replace(results, settings={**results.settings, "few": ["f"]}, rows=tuple(rows))
+    pair = "room-vm", "vanilla"
+    assert implicit.by_dataset(fewer, *pair, [0.0])[-1] == 4.5  # "f" ran at κ = 10 alone
+    assert implicit.by_dataset(fewer, *pair, [10.0])[-1] == -20
+    assert implicit.by_dataset(fewer, *pair, [10.0], without=["f"])[-1] == 4.5
+    claim = implicit.claim(fewer, "it is", {"ROOM-VM": pair})
+    assert claim.verdict == "undecided"
+    assert claim.found.endswith("5 [4.02, 5.98] without those of fewer seeds")
+
+
+def test_rows_as_published_have_the_published_settings_and_the_noise_of_the_study(rollouts):
+    settings = IQL_PUBLISHED.settled(quick=True, data=rollouts)
+    jobs = [
+        Job(name, {"dataset": "hopper-medium", "kappa": 100.0}, 0, 0, settings, rollouts)
+        for name in ("iql-published", "iql-table")
+    ]
+    base = implicit.base_of(jobs[0], IQL, prepared_log(jobs[0])[0])
+    assert (base.standardise, base.share, base.reward_scale, base.limit) == (False, 0.0, 1.0, 1e8)
+    assert (base.policy, base.squash, base.cosine_over) == ("gaussian", False, "policy_steps")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (FoldWarning, ConvergenceWarning))
+        one, two = (IQL_PUBLISHED.run(job) for job in jobs)
+    assert [row["method"] for row in one] == list(implicit.AS_PUBLISHED.values())
+    assert one == two  # noise, folds and initial values are those of the table's jobs
 
 
 def test_trainings_that_diverged_are_counted_and_score_nothing():
