@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tailproof import Log, compare, diagnose, evaluate
-from tailproof.doors.learn import choose_learner
+from tailproof.doors.careful import choose_learner
 from tailproof.errors import LevelError, TailproofError, TailproofWarning
 from tailproof.profile.profile import LogProfile
 

@@ -3,7 +3,7 @@ import pytest
 
 from examples.storm import storage
 from tailproof import Log, method
-from tailproof.doors.learn import choose_learner
+from tailproof.doors.careful import choose_learner
 from tailproof.features.ladder import basis_for
 from tailproof.noise import Gaussian, LogNormal, Pareto, StudentT
 from tailproof.profile.profile import LogProfile

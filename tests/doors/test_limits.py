@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tailproof import Learned, learn, load_policy, read_log
-from tailproof.doors.learn import Form
+from tailproof.doors.careful import Form
 from tailproof.errors import MethodError
 from tailproof.export.apply import apply
 from tailproof.learners.limits import Limits

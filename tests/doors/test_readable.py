@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tailproof import Learned, Log, learn, read_log
-from tailproof.doors.learn import CarefulLearning, Form
+from tailproof.doors.careful import CarefulLearning, Form
 from tailproof.doors.readable import JudgedRule
 from tailproof.errors import MethodError
 from tailproof.profile.profile import LogProfile

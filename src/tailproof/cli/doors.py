@@ -11,6 +11,7 @@ from tailproof.cli.case import opened
 from tailproof.cli.options import (
     AUTO,
     GAMMA,
+    GATE_SIZES_WITHIN,
     LEVEL,
     POLICY_FORMS,
     REPORT,
@@ -49,12 +50,6 @@ MARGINS = option(
     "Harm of a guardrail that is tolerated: --margin visits=2%, or an amount.",
     default=[],
     metavar="COLUMN=AMOUNT",
-)
-GATE_SIZES_WITHIN = option(
-    "Let the gate assume that sizes of extremes differ by at most this share between policies, as 20%: "
-    "it passes more true gains, and false ones where sizes differ more.",
-    parser=share_of,
-    metavar="SHARE",
 )
 PLAN_SIZES_WITHIN = option(
     "Also the gain that is shown if sizes of extremes may be assumed to differ by at most this share "
@@ -158,6 +153,7 @@ def compare(
     margin: list[str] = MARGINS,
     pairs: bool = PAIRS,
     sequential: bool = SEQUENTIAL,
+    sizes_within: float | None = SIZES_WITHIN,
     gate_sizes_within: float | None = GATE_SIZES_WITHIN,
     asked: AnswerOptions,
 ) -> int:
@@ -195,6 +191,7 @@ def compare(
                 margins=dict(map(_margin, margin)),
                 seed=asked.seed,
                 engine=where,
+                sizes_within=sizes_within,
                 gate_sizes_within=gate_sizes_within,
                 sequential=sequential,
             )

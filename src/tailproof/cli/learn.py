@@ -12,6 +12,7 @@ from tailproof.cli.case import opened
 from tailproof.cli.options import (
     AUTO,
     GAMMA,
+    GATE_SIZES_WITHIN,
     LEVEL,
     OUTPUT,
     REPORT,
@@ -138,6 +139,7 @@ class LearnOptions:
         default=[],
         metavar="'ACTION where COLUMN=VALUE'",
     )
+    gate_sizes_within: float | None = GATE_SIZES_WITHIN
     memory: bool = option(
         "Where the columns do not tell all that matters, let the policy depend on averages of what "
         "came earlier in an episode too; `apply` computes them.",
@@ -204,6 +206,7 @@ def learn(
                 readable=asked.readable,
                 at_most=asked.at_most,
                 never=asked.never,
+                gate_sizes_within=asked.gate_sizes_within,
                 memory=asked.memory,
                 engine=where,
                 advance=advance,
@@ -282,7 +285,7 @@ def _working(chosen: str | Method, session: Session) -> AbstractContextManager[A
     """Show that a method is learning; networks have progress bars of their own."""
     if not isinstance(chosen, str) and hasattr(chosen.base, "run"):
         return nullcontext(lambda: None)
-    from tailproof.doors.learn import MOST
+    from tailproof.doors.careful import MOST
 
     return session.working(f"Learning by {chosen}", MOST if chosen == AUTO else None)
 

@@ -88,6 +88,12 @@ SIZES_WITHIN = option(
     parser=share_of,
     metavar="SHARE",
 )
+GATE_SIZES_WITHIN = option(
+    "Let the gate assume that sizes of extremes differ by at most this share between policies, as 20%: "
+    "it passes more true gains, and false ones where sizes differ more.",
+    parser=share_of,
+    metavar="SHARE",
+)
 TIMES = option(
     "Also the total over so many rows (episodes, where they have several steps).",
     panel=OUTPUT,

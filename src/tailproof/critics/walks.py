@@ -21,6 +21,7 @@ _STEPS = 100  # most steps of a walk
 _REST = 0.05  # share of the discounted future that a walk leaves out
 _NEAREST = 5  # rows among which the next transition is drawn
 _FEW_VALUES = 12  # columns with fewer take the next value of a row instead of its change
+_LEAF = 64  # rows in a leaf of such a tree: the least time with a few columns
 _OWN = 1_000  # rows whose distance to other groups is measured
 _COMMON = 0.99  # quantile of these distances, and …
 _FAR = 1.5  # … multiple of it beyond which a state is unlike the logged ones
@@ -45,7 +46,7 @@ class Neighbours(NamedTuple):
     @classmethod
     def of(cls, rows: FloatArray) -> Neighbours:
         """Return some rows by nearness."""
-        tree = cKDTree(rows) if rows.shape[1] <= _WIDE else None
+        tree = cKDTree(rows, leafsize=_LEAF) if rows.shape[1] <= _WIDE else None
         return cls(rows, tree, (rows**2).sum(axis=1))
 
     def nearest(self, points: FloatArray, count: int) -> tuple[FloatArray, IntArray]:

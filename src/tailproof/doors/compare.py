@@ -490,6 +490,7 @@ def compare(
     baseline: Policy | str | float | None = None,
     guardrails: Sequence[str] = (),
     margins: Mapping[str, float | str] | None = None,
+    sizes_within: float | None = None,
     gate_sizes_within: float | None = None,
     sequential: bool = False,
     seed: int | None = None,
@@ -546,6 +547,9 @@ def compare(
         Columns of the log's table that a candidate must not harm; -NAME where less is better.
     margins
         The harm that is tolerated, by column: an amount, or a share of the baseline as ``"2%"``.
+    sizes_within
+        Also say in `notes` the gains if sizes of extremes differ by at most this share between
+        policies, as 0.2. The verdicts do not assume it.
     gate_sizes_within
         Let the gate assume that sizes of extremes differ by at most this share between policies, as
         0.2: more true gains pass, and false ones where sizes differ more. By default it assumes nothing
@@ -645,6 +649,8 @@ def compare(
         ),
         key=lambda each: (-each.value, each.name),
     )
+    if sizes_within is not None:
+        notes.append(_if_sizes_are_within(sizes_within, candidates, level))
     return Comparison(
         candidates=tuple(candidates),
         baseline=beaten.name,
@@ -692,6 +698,25 @@ def _guaranteed(estimates: Mapping[str, Estimate], level: float) -> list[str]:
             f"if a bandit chose the logged actions by what it had seen."
         )
     return said
+
+
+def _if_sizes_are_within(change: float, candidates: Sequence[Candidate], level: float) -> str:
+    """Return the gains that assume something about sizes of extremes, in a sentence."""
+    found = []
+    for each in candidates:
+        gain = each.gain.gain
+        if not isinstance(gain, PairedGain):
+            raise LevelError(
+                f"sizes_within needs a method that scores rows, such as 'auto', and a gate that does "
+                f"not assume it. Got {each.estimate.method}.",
+                argument="sizes_within",
+            )
+        ends = gain.sizes_within(change).interval(level)
+        found.append(f"{each.name} {ends.low:+.4g} to {ends.high:+.4g}")
+    return (
+        f"If sizes of extremes differ by at most {change:.0%} between the policies, the gains are "
+        f"({level:.3g} confidence) {', '.join(found)}. The verdicts do not assume it."
+    )
 
 
 def _candidate(

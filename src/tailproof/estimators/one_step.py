@@ -23,7 +23,6 @@ from tailproof.robust.spreads import Spread, centred, hall_spread
 from tailproof.rules import RULES
 
 _MOST_PULL = 0.9  # largest share of the weights by which a row's residual is enlarged
-_INSIDE = 0.05  # the point is clipped to the interval with this error probability on each side
 
 
 def is_one_step(task: Task) -> bool:
@@ -126,7 +125,7 @@ def evaluate_rows(
     if robust is None:
         paths = Paths(_path(rows, outcomes[name], w), _path(rows, steady, even))
     occurrences, in_log = _occurrences(rows, policy, w, even, 1.0 if paths is None else paths.kept)
-    value, how, why = _point(name, scores, logged.value, spread, robust, paths)
+    value, how, why = _point(name, scores, logged.value, robust, paths)
     nothing = Prediction(np.zeros(rows.count), np.zeros(rows.count))
     plain = doubly_robust(nothing, w, rewards)
     plain_error = standard_error(observations.influence(plain.influence))
@@ -365,7 +364,6 @@ def _point(
     name: str,
     scores: RowScores,
     logged: float,
-    spread: Spread,
     robust: float | None,
     paths: Paths | None,
 ) -> tuple[float, str, str]:
@@ -377,10 +375,10 @@ def _point(
             "Both tails are heavy and alike: the point is a Huber mean, and the middle of an interval "
             "that is as wide as all scores make it.",
         )
-    low, high = spread.ends(_INSIDE, _INSIDE)
     base = "weighted mean" if name == "none" else f"doubly robust mean ({name})"
-    point = float(np.clip(logged + paths.gain, low, high))
-    if abs(point - scores.value) <= 1e-9 * max(abs(scores.value), spread.error):
+    # the largest rewards may all be of other actions: the point can lie beyond the scores' own interval
+    point = logged + paths.gain
+    if abs(point - scores.value) <= 1e-9 * max(abs(scores.value), abs(logged)):
         return point, base, "The point is the plain mean of the scores."
     if not np.isfinite(paths.own.begins):
         return (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tailproof.log.log import Log
 from tailproof.parallel import one_thread
 from tailproof.policies.forms import Policy, action_probabilities
 from tailproof.profile.profile import LogProfile
+from tailproof.robust.gains import PairedGain, PooledGain
 
 _VALUES = 60  # most distinct values per column for states to count as discrete
 _REPEATED = 0.5  # most distinct states, as a share of the rows
@@ -90,7 +90,7 @@ class Judgement:
     gain, bound
         value − logged_value, and a lower bound of the gain at confidence `level`.
     level
-        Confidence of interval and bound.
+        Confidence of interval and bound; of the latter together with other policies that had a chance.
     episodes
         Number of held-out episodes.
     why_not
@@ -134,8 +134,10 @@ class Judge:
     gamma: float
     level: float
     seed: int
-    seen: SeenPairs | None
+    seen: SeenPairs | None = None
     shift: float = 0.0
+    chances: int = 1  # how many policies are judged, of which one may be proposed
+    sizes_within: float | None = None  # by how much sizes may differ, if bounds may assume it
 
     @property
     def log(self) -> Log:
@@ -144,8 +146,10 @@ class Judge:
 
     def after(self, clone: Policy) -> Judge:
         """Return a judge with `shift` set from the estimated gain of the cloned behaviour."""
-        found = self.ask(clone)
-        gain = 0.0 if found is None else found.gain
+        try:
+            gain = self.choice(clone)[0].gain.value
+        except (TailproofError, np.linalg.LinAlgError):
+            gain = 0.0
         return replace(self, shift=max(0.0, gain) if np.isfinite(gain) else 0.0)
 
     def ask(self, policy: Policy) -> Judgement | None:
@@ -155,11 +159,10 @@ class Judge:
         except (TailproofError, np.linalg.LinAlgError):
             return None
 
-    def acts(self, policy: Policy) -> bytes:
-        """Return a hash of the policy's action probabilities on the log, to find equal policies."""
+    def acts(self, policy: Policy) -> FloatArray:
+        """Return the policy's action probabilities in the states and next states of the log."""
         states = np.concatenate([self.log.states, self.log.next_states])
-        probabilities = action_probabilities(policy, states, self.log.n_actions)
-        return sha256(probabilities.tobytes()).digest()
+        return action_probabilities(policy, states, self.log.n_actions)
 
     def choice(self, policy: Policy) -> tuple[Choice, Blend | None]:
         """Return the default estimate, and its critics if episodes have several steps."""
@@ -186,8 +189,12 @@ class Judge:
             log = self.log if blend is None else blend.log
             visits = None if blend is None else blend.weights
             cost += self.seen.cost(policy, log, visits, choice.value, self.gamma)
-        gain = choice.gain  # a gain whose interval is declined has a bound too, to rank candidates
-        bound = replace(gain, declined=None).lower_bound(self.level).value - cost
+        gain: PairedGain | PooledGain = choice.gain
+        if self.sizes_within is not None and choice.gain.pooling is not None:
+            gain = choice.gain.sizes_within(self.sizes_within)
+        # a gain whose interval is declined has a bound too, to rank candidates
+        strict = 1 - (1 - self.level) / self.chances
+        bound = replace(gain, declined=None).lower_bound(strict).value - cost
         if blend is not None and unknown is None and bound > to_beat:
             bound -= extrapolated(blend, seed=self.seed)
         low = high = None

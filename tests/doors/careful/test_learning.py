@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tailproof import Learned, Log, evaluate, learn
 from tailproof.critics.greedy import SoftmaxPolicy
 from tailproof.critics.tree_values import LearningTask
-from tailproof.doors.learn import (
+from tailproof.doors.careful import (
     LIKELIEST,
+    CarefulLearning,
     CrossFit,
     RowProbabilities,
     Trial,
@@ -22,6 +23,7 @@ from tailproof.doors.learn import (
 )
 from tailproof.errors import (
     LevelError,
+    MethodError,
     PartitionError,
     TailproofError,
     TailproofWarning,
@@ -166,12 +168,14 @@ def test_a_rule_must_be_ahead_of_the_best_constant():
     scores = np.tile([0.0, 1.0], (n, 1))
     noise = np.random.default_rng(1).normal(size=n)
     noise -= noise.mean()
-    methods = {"alike": None, "ahead": None}
+    whole = SimpleNamespace(log=log, scores=scores)
+    rules = dict.fromkeys(["alike", "ahead"])
     values = {"alike": np.tile(1.0 + noise, (4, 1)), "ahead": np.tile(1.0 + noise, (4, 1))}
     fold = four_folds(log, 0.25, seed=0)
-    assert CrossFit(log, fold, scores, values, methods).chosen(0)[0] == "Always 1"
+    found = CrossFit(whole, fold, None, [0, 1], rules, values)
+    assert found.chosen(0) == "Always 1"
     values["ahead"] += 0.3  # six standard errors
-    assert CrossFit(log, fold, scores, values, methods).chosen(0)[0] == "ahead"
+    assert found.chosen(0) == "ahead"
 
 
 def test_folds_keep_groups_together_and_hold_out_what_three_parts_do():
@@ -194,7 +198,7 @@ def test_what_acts_in_a_fold_was_taught_by_the_others():
         taught.append(set(task.log.episode_ids.tolist()))
         return learn(task.log, method=chosen, gamma=0.0)
 
-    CrossFit.of(whole, fold, fit=fit, advance=lambda: None)
+    CrossFit.of(whole, fold, [0, 1], fit=fit, advance=lambda: None)
     folds = [set(log.take(np.flatnonzero(fold == k)).episode_ids.tolist()) for k in range(4)]
     assert {sum(bool(each & own) for own in folds) for each in taught} == {2}
     assert all(own <= each or not own & each for each in taught for own in folds)
@@ -213,11 +217,87 @@ def test_the_likeliest_action_is_judged_by_all_episodes():
     learned = SimpleNamespace(policy=Always(1))
     good = replace(judge(learned.policy), bound=1.0)
     assert good.better
-    assert blind_choice(judge, [Trial(LIKELIEST, learned, good)]).judgement.level == 0.95
-    assert blind_choice(judge, [Trial(LIKELIEST, learned, replace(good, bound=-1.0))]) is None
-    assert blind_choice(judge, [Trial("other", learned, good)]) is None
+    asked = []
+
+    def by_all():
+        asked.append(judge)
+        return judge
+
+    second = blind_choice(by_all, [Trial(LIKELIEST, learned, good)]).judgement
+    assert second.bound < judge(learned.policy).bound  # half of the risk
+    assert second.level == 0.9
     bad = SimpleNamespace(policy=Always(0))
-    assert blind_choice(judge, [Trial(LIKELIEST, bad, good)]) is None
+    assert blind_choice(by_all, [Trial(LIKELIEST, bad, good)]) is None
+    assert len(asked) == 2
+    assert blind_choice(by_all, [Trial(LIKELIEST, learned, replace(good, bound=-1.0))]) is None
+    assert blind_choice(by_all, [Trial("other", learned, good)]) is None
+    assert len(asked) == 2  # what was not better on some episodes is not asked of all
+
+
+def test_what_acts_like_a_simpler_candidate_is_judged_with_it(tabular):
+    log = tabular.log(episodes=40, steps=5, seed=0)
+    task = LearningTask(log, 0.5, None, log.first_states, seed=0)
+    acts = np.full((100, 2), 0.5)
+    nearly, other = acts.copy(), acts.copy()
+    nearly[:5], other[:5] = (1.0, 0.0), (0.0, 1.0)  # unlike the first in 2.5 % of what they do
+    said = {"plain": acts, "nearly": nearly, "other": other}
+    asked = []
+
+    class Asked:
+        def acts(self, policy):
+            return said[policy]
+
+        def __call__(self, policy, *, to_beat):
+            asked.append((policy, to_beat))
+            return SimpleNamespace(bound=-1.0)
+
+    careful = CarefulLearning(
+        profile=LogProfile(log), gamma=0.5, seed=0, holdout=0.25, at_least=0.9,
+        fit=lambda task, name: SimpleNamespace(policy=name), advance=lambda: None,
+    )  # fmt: skip
+    trials, failed = careful._tried({name: name for name in said}, task, Asked())
+    assert [each.name for each in trials] == ["plain", "nearly", "other"]
+    assert asked == [("plain", -np.inf)]
+    nearly[:8] = 1.0, 0.0  # 4 %
+    careful._tried({name: name for name in said}, task, Asked())
+    assert asked[1:] == [("plain", -np.inf), ("nearly", -1.0)]
+    assert not failed
+
+
+def orders(n=2500, seed=1):
+    """An offer that half as many customers more accept; few have a reward, and it has a heavy tail."""
+    rng = np.random.default_rng(seed)
+    x, actions = rng.normal(size=(n, 2)), rng.integers(2, size=n)
+    rewards = (rng.random(n) < 0.1 + 0.05 * actions) * (1 + rng.pareto(1.5, n))
+    return Log.from_arrays(
+        x, actions, rewards, x, episode=np.arange(n), terminated=np.ones(n, bool), action_space=2,
+        propensity=np.full(n, 0.5),
+    )  # fmt: skip
+
+
+def test_a_judge_assumes_something_about_sizes_only_if_that_is_asked_for():
+    log = orders()
+    profile = LogProfile(log)
+    usual, asked = (
+        Judge(profile, 0.0, 0.9, 0, sizes_within=each)(Always(1)) for each in (None, 0.2)
+    )
+    assert asked.bound > usual.bound
+    assert asked.value == usual.value
+    light = LogProfile(one_step(n=500))
+    bounds = {Judge(light, 0.0, 0.9, 0, sizes_within=each)(Always(1)).bound for each in (None, 0.2)}
+    assert len(bounds) == 1  # nothing is pooled
+
+
+def test_learning_says_what_its_tests_assume_about_sizes():
+    learned = learn(orders(n=1200), gate_sizes_within=0.2)
+    assert "differ by at most 20% between policies" in learned.reasons[0]
+    continuous = Log.from_arrays(np.zeros(9), np.arange(9) / 8, np.ones(9), np.zeros(9))
+    for log, more in ((orders(n=50), {"method": "fqi", "gamma": 0.0}), (continuous, {})):
+        with pytest.raises(MethodError) as error:
+            learn(log, gate_sizes_within=0.2, **more)
+        assert error.value.argument == "gate_sizes_within"
+    with pytest.raises(LevelError, match="at least 0"):
+        learn(orders(n=50), gate_sizes_within=-0.1)
 
 
 def test_no_risk_is_taken_when_certainty_is_asked():

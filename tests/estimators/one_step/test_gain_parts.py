@@ -134,6 +134,14 @@ def test_a_gate_that_assumes_alike_sizes_must_be_asked_for():
     assert usual.best.value == asked.best.value
     assert asked.best.gain.lower_bound.value > usual.best.gain.lower_bound.value
     assert any("assume" in note for note in asked.notes)
+    beside = compare(log, policies, sizes_within=0.2)
+    assert beside.best.gain.lower_bound == usual.best.gain.lower_bound
+    ends = usual.best.gain.gain.sizes_within(0.2).interval(0.9)
+    assert f"offer {ends.low:+.4g} to {ends.high:+.4g}. The verdicts do not" in beside.notes[-1]
+    for more in ({"method": "roam-mis", "gamma": 0.0}, {"gate_sizes_within": 0.2}):
+        with pytest.raises(LevelError) as error:
+            compare(log, policies, sizes_within=0.2, **more)
+        assert error.value.argument == "sizes_within"
     with pytest.raises(LevelError, match="gate_sizes_within"):
         compare(log, policies, method="roam-mis", gate_sizes_within=0.2, gamma=0.0)
 
