@@ -22,6 +22,7 @@ from tailproof.critics.behaviour import calibration_error
 from tailproof.critics.greedy import CriticPolicy
 from tailproof.critics.task import Task
 from tailproof.critics.tree_values import LearningTask
+from tailproof.critics.trees import supported
 from tailproof.doors.learned import Learned
 from tailproof.doors.readable import closest_tree
 from tailproof.errors import MethodError, PartitionError, TailproofError, TailproofWarning
@@ -100,8 +101,23 @@ _TOP = 0.3  # share of the episodes to imitate
 _LONG = 3  # mean steps of an episode above which imitating the best episodes is tried
 
 
+def supports_to_try(task: LearningTask) -> list[float]:
+    """Return the supports that allow different actions somewhere in the log, the strictest first."""
+    shares = task.behaviour(np.vstack([task.log.states, task.log.next_states]))
+    allowed = [supported(shares, share) for share in SUPPORTS]
+    new = [
+        not any(np.array_equal(each, other) for other in allowed[:k])
+        for k, each in enumerate(allowed)
+    ]
+    return [share for share, kept in zip(SUPPORTS, new, strict=True) if kept]
+
+
 def methods_to_try(
-    log: Log, gamma: float, *, linear: Mapping[str, Method] | None = None
+    log: Log,
+    gamma: float,
+    *,
+    supports: Sequence[float] = SUPPORTS,
+    linear: Mapping[str, Method] | None = None,
 ) -> dict[str, Method]:
     """Return candidate methods for a log by name, simple ones first; constant actions are others.
 
@@ -115,16 +131,16 @@ def methods_to_try(
     if log.is_bandit:
         bases |= {f"policy tree of depth {depth}": PolicyTree(depth=depth) for depth in (1, 2, 3)}
         bases["linear scores"] = PolicyScores()
-    # one-step logs fit each candidate six times, and errors do not accumulate over steps
-    supports = SUPPORTS[:1] if log.is_bandit else SUPPORTS
+        # each candidate is fitted six times, and errors do not accumulate over steps
+        supports = supports[:1]
     bases |= {f"one step, support {share:g}": OneStep(support=share) for share in supports}
     if not log.is_bandit:
-        for share in SUPPORTS:
+        for share in supports:
             bases[f"advantages, support {share:g}"] = OneStep(form="advantages", support=share)
         careful = OneStep(form="advantages", support=0.1, pessimism=1.0)
         bases["pessimistic advantages"] = careful
     if gamma > 0:
-        bases |= {f"forest FQI, support {share:g}": ForestFQI(support=share) for share in SUPPORTS}
+        bases |= {f"forest FQI, support {share:g}": ForestFQI(support=share) for share in supports}
     more = linear_methods(log) if linear is None else linear
     return {name: pointwise(base) for name, base in bases.items()} | dict(more)
 
@@ -521,7 +537,7 @@ class CarefulLearning:
         task = LearningTask(parts.train, self.gamma, None, parts.train.first_states, seed=self.seed)
         methods = {
             **constants(self.log, common_actions(parts.train)),
-            **methods_to_try(parts.train, self.gamma),
+            **methods_to_try(parts.train, self.gamma, supports=supports_to_try(task)),
         }
         clone = behaviour(self.fit(task, pointwise(TreeCloning())))
         seen = SeenPairs.of(parts.train)

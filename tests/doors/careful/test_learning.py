@@ -18,6 +18,7 @@ from tailproof.doors.careful import (
     Trial,
     blind_choice,
     four_folds,
+    supports_to_try,
     three_parts,
     too_little,
 )
@@ -264,6 +265,18 @@ def test_what_acts_like_a_simpler_candidate_is_judged_with_it(tabular):
     assert not failed
 
 
+def test_a_support_that_allows_what_another_does_is_not_tried():
+    log = steps(1.0, seed=2)
+
+    def tried(shares):
+        task = SimpleNamespace(log=log, behaviour=lambda states: np.tile(shares, (len(states), 1)))
+        return supports_to_try(task)
+
+    assert tried([0.5, 0.5]) == [0.3]
+    assert tried([0.9, 0.1]) == [0.3, 0.1]
+    assert tried([0.95, 0.05]) == [0.3, 0.0]
+
+
 def orders(n=2500, seed=1):
     """An offer that half as many customers more accept; few have a reward, and it has a heavy tail."""
     rng = np.random.default_rng(seed)
@@ -291,7 +304,9 @@ def test_a_judge_assumes_something_about_sizes_only_if_that_is_asked_for():
 def test_learning_says_what_its_tests_assume_about_sizes():
     learned = learn(orders(n=1200), gate_sizes_within=0.2)
     assert "differ by at most 20% between policies" in learned.reasons[0]
-    continuous = Log.from_arrays(np.zeros(9), np.arange(9) / 8, np.ones(9), np.zeros(9))
+    continuous = Log.from_arrays(
+        np.zeros(9), np.arange(9) / 8, np.ones(9), np.zeros(9), episode=np.arange(9)
+    )
     for log, more in ((orders(n=50), {"method": "fqi", "gamma": 0.0}), (continuous, {})):
         with pytest.raises(MethodError) as error:
             learn(log, gate_sizes_within=0.2, **more)
