@@ -338,9 +338,9 @@ def missing_codes(log: Log) -> tuple[Caution, ...]:
     for name, column in zip(log.state_names, log.states.T, strict=True):
         for code in _CODES:
             there = column == code
-            others = column[~there]
-            if not there.any() or len(others) == 0:
+            if not there.any() or there.all():
                 continue
+            others = column[~there]
             low, high = float(others.min()), float(others.max())
             outside = code > high + _FAR * (high - low) or code < low - _FAR * (high - low)
             if (code < low or code > high) and (outside or (code < 0 <= low)):

@@ -120,20 +120,27 @@ def _columns(log: Log) -> Iterator[_Column]:
 
 def _from_table(log: Log, table: Any) -> dict[str, AnyArray]:
     """Return the columns that are known before the action, a value for each row of the log."""
+    from pyarrow import types as kinds  # slow to import; loaded already where there is a table
+
+    from tailproof.io.values import array, missing_rows, unwrapped
+
     try:
         read = table.read(list(table.names)[:_COLUMNS])
     except TailproofError:  # what is not used need not be readable
         return {}
     found: dict[str, AnyArray] = {}
+    rows = log.table_rows.rows
     for name in read.column_names:
-        values = read.column(name).to_numpy()[log.table_rows.rows]
-        if values.dtype.kind == "M":
-            values = values.astype(np.int64)
-        elif values.dtype.kind == "O":
-            values = np.array([None if each is None else str(each) for each in values])
-            if any(each is None for each in values):
-                continue
-            values = values.astype(str)
+        column = unwrapped(read.column(name))
+        if kinds.is_date(column.type) or kinds.is_timestamp(column.type):
+            column = column.cast(f"int{column.type.bit_width}")
+            column = column.fill_null(-(2 ** (column.type.bit_width - 1)))
+        if missing_rows(column)[rows].any():
+            continue
+        if kinds.is_integer(column.type) or kinds.is_floating(column.type):
+            values = array(column, absent=0)[rows]  # its own to_numpy would import pandas
+        else:
+            values = np.array(list(map(str, column.to_pylist())))[rows]
         if values.dtype.kind != "f" or np.isfinite(values).all():
             found[name] = values
     return found
