@@ -18,7 +18,7 @@ ROWS = [(k % 2, float(k), 3.0) for k in range(40)]
 
 def table_of(source):
     opened = open_table(source)
-    return opened.read(opened.names, ())
+    return opened.read(opened.names, {})
 
 
 def test_columns_of_one_name_in_a_join_are_refused(tmp_path):

@@ -277,7 +277,7 @@ def _pieces(
             pa.Table.from_batches([batch]) for _, batch in data.batches(source.names)
         )
 
-    read = source.read(source.names, encoder.texts)
+    read = source.read(source.names, dict.fromkeys(encoder.texts, False))
     starts = range(0, read.num_rows, _PIECE)
     return source.names, lambda: (read.slice(start, _PIECE) for start in starts)
 

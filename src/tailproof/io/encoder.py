@@ -472,7 +472,7 @@ class Encoder:
         """Return the state columns of any table, read as the encoder needs them."""
         opened = open_table(source)
         self.require(opened.names, opened.label)
-        return opened.read(self.columns or opened.names[:1], self.texts)
+        return opened.read(self.columns or opened.names[:1], dict.fromkeys(self.texts, False))
 
     def require(self, names: Sequence[str], label: str) -> None:
         """Raise if a table of these columns lacks some of the encoder's."""

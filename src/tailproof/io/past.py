@@ -57,7 +57,8 @@ def states_with_past(
     named = (*encoder.columns, *taken, episode, *([paid] if paid else []))
     if absent := [name for name in named if name not in opened.names]:
         raise LogError(f"{opened.label} has no column {absent[0]!r}.")
-    read = opened.read(tuple(dict.fromkeys(named)), (*encoder.texts, *taken, episode))
+    labels = dict.fromkeys([*encoder.texts, *taken, episode], False)
+    read = opened.read(tuple(dict.fromkeys(named)), labels)
     states, refused = encoder.encode(read)
     require_read(refused)
     codes = identifiers(episode, read.column(episode)).codes

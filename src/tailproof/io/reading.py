@@ -175,7 +175,8 @@ def _load(
     action = columns.action[0] if len(columns.action) == 1 else None
     if action is not None and encoder is not None and isinstance(encoder.actions.space, Discrete):
         labels.append(action)
-    table = source.read(columns.used(), labels, action)
+    real = {} if action is None else {action: True}
+    table = source.read(columns.used(), {**real, **dict.fromkeys(labels, False)})
     if table.num_rows == 0:
         raise LogError(f"{source.label} has columns but no rows. A log needs at least one.")
     times = {*columns.state, *columns.next_state, columns.step} - {
@@ -201,7 +202,7 @@ def _unused(source: Source, columns: Columns, kept: BoolArray | None) -> list[pa
     """Return the columns that have no part in the log, without the rows that are left out."""
     if not (names := columns.ignored):
         return []
-    table = source.read(names, names)
+    table = source.read(names, dict.fromkeys(names, False))
     return list((table if kept is None else table.filter(pa.array(kept))).columns)
 
 

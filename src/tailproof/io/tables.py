@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from glob import glob
 from json import loads
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -365,27 +365,22 @@ def _heading(path: Path, title: str, titles: list[str], rows: Sequence[Sequence[
     return " ".join(said)
 
 
-class Reads(Protocol):
-    """Reads columns of a table."""
-
-    def __call__(
-        self, columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
-    ) -> pa.Table:
-        """Return these columns, with `labels` and the `action` as they are written."""
+#: Columns to read as they are written: True for an action, which may also be a real number.
+Spelt = Mapping[str, bool]
 
 
 @dataclass(frozen=True)
 class Source:
     """An opened table: its columns are known, its rows not yet read.
 
-    `read` takes the columns to read, those among them that are labels, and the one that is the action,
-    if any. Labels are read exactly as they are written: 7 and 07, 1.1 and 1.10 are different ones. An
-    action may also be a real number; if one number is written in several ways, it is a label.
+    `read` takes the columns to read, and those among them that are labels or the action. Labels are
+    read exactly as they are written: 7 and 07, 1.1 and 1.10 are different ones. An action may also be
+    a real number; if one number is written in several ways, it is a label.
     """
 
     label: str  # its name in error messages
     names: tuple[str, ...]
-    read: Reads
+    read: Callable[[Sequence[str], Spelt], pa.Table]
     schema: pa.Schema | None = None  # if its metadata may hold tailproof's description
     index: object = None  # the row labels of a pandas frame
     heading: str = ""  # where the names of its columns stand, if none of them fits
@@ -439,13 +434,11 @@ def _in_memory(
 ) -> Source:
     """Return a table as a source; `exact` gives the texts of a column that lost some as numbers."""
 
-    def read(
-        columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
-    ) -> pa.Table:
+    def read(columns: Sequence[str], spelt: Spelt) -> pa.Table:
         found = {name: table[name] for name in columns}
         for name in columns:
-            if name in (*labels, action) and (texts := exact(name)) is not None:
-                found[name] = spelt_labels(texts, real=name == action and name not in labels)
+            if name in spelt and (texts := exact(name)) is not None:
+                found[name] = spelt_labels(texts, real=spelt[name])
         return pa.table(found)
 
     return Source(label, tuple(table.column_names), read, table.schema, heading=heading)
@@ -483,10 +476,8 @@ def _open_files(pattern: str, paths: Sequence[str]) -> Source:
                 f"{', '.join(odd[:5])}."
             )
 
-    def read(
-        columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
-    ) -> pa.Table:
-        tables = [each.read(columns, labels, action) for each in sources]
+    def read(columns: Sequence[str], spelt: Spelt) -> pa.Table:
+        tables = [each.read(columns, spelt) for each in sources]
         with naming_the_file(f"The files {pattern}", "Their columns must be of the same types."):
             return pa.concat_tables(tables, promote_options="permissive")
 
@@ -529,11 +520,7 @@ def _open_parquet(path: Path, label: str) -> Source:
     def opened() -> Any:
         return ParquetFile(path, page_checksum_verification=True)
 
-    def read(
-        columns: Sequence[str],
-        labels: Sequence[str] = (),  # noqa: ARG001 its columns have types
-        action: str | None = None,  # noqa: ARG001
-    ) -> pa.Table:
+    def read(columns: Sequence[str], _: Spelt) -> pa.Table:  # its columns have types
         with naming_the_file(label, advice), opened() as file:
             require_room(label, file.metadata.num_rows, len(columns))
             return file.read(columns=list(columns)).select(list(columns))
@@ -561,11 +548,7 @@ def _open_folder(path: Path) -> Source:
     with naming_the_file(label, advice):
         data = open_data_set(path)
 
-    def read(
-        columns: Sequence[str],
-        labels: Sequence[str] = (),  # noqa: ARG001 its columns have types
-        action: str | None = None,  # noqa: ARG001
-    ) -> pa.Table:
+    def read(columns: Sequence[str], _: Spelt) -> pa.Table:  # its columns have types
         data.require_types(columns)
         require_room(label, data.rows, len(columns))
         with naming_the_file(label, advice):
@@ -691,14 +674,12 @@ def _open_csv(path: Path, label: str) -> Source:
             return LimitedStream(pa.input_stream(str(path)), label)
         return pa.OSFile(str(path))
 
-    def read(
-        columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
-    ) -> pa.Table:
-        texts = [name for name in columns if name in (*labels, action)]
+    def read(columns: Sequence[str], spelt: Spelt) -> pa.Table:
+        texts = [name for name in columns if name in spelt]
         table = parsed(columns, texts)
         for name in texts:
             at = table.column_names.index(name)
-            found = spelt_labels(table.column(name), real=name == action and name not in labels)
+            found = spelt_labels(table.column(name), real=spelt[name])
             table = table.set_column(at, name, found)
         for name in set(columns) - set(texts):
             if pa.types.is_floating(table[name].type) and may_be_thousands(

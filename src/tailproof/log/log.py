@@ -8,7 +8,7 @@ import os
 import resource
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -88,13 +88,12 @@ class OriginalTable:
     names: tuple[str, ...]  # the columns that a policy may read
     hidden: dict[str, str]  # the other columns, and the part that each plays
     count: int  # how many rows it had when the log was read
-    source: Callable[
-        [Sequence[str], Sequence[str]], pyarrow.Table
-    ]  # reads columns; the second are labels
+    #: Reads columns; those in the mapping are labels.
+    source: Callable[[Sequence[str], Mapping[str, bool]], pyarrow.Table]
 
     def read(self, names: Sequence[str], labels: Sequence[str] = ()) -> pyarrow.Table:
         """Return these columns as an Arrow table with all rows; `labels` keep their spelling."""
-        table = self.source(list(names), list(labels))
+        table = self.source(list(names), dict.fromkeys(labels, False))
         if table.num_rows != self.count:
             raise LogError(
                 f"{self.label} had {self.count} rows when it was read as a log, and has "
