@@ -25,9 +25,8 @@ from tailproof.errors import LogError, PolicyError, listed
 from tailproof.export.onnx import load
 from tailproof.files import is_file_of, require_outputs, written_whole
 from tailproof.io.encoder import Encoder
-from tailproof.io.mapped import open_data_set
 from tailproof.io.past import states_with_past
-from tailproof.io.tables import file_kind, open_table, pieces_of_csv
+from tailproof.io.tables import file_kind, open_table, pieces_of_csv, pieces_of_parquet
 from tailproof.io.values import amounts_as_written, as_labels, is_text, spellings
 from tailproof.log.spaces import Discrete
 from tailproof.policies.forms import action_probabilities, draw
@@ -272,10 +271,7 @@ def _pieces(
     if as_text and kind == "csv":
         return source.names, lambda: pieces_of_csv(Path(table), source.label)
     if kind == "parquet":
-        data = open_data_set(table)
-        return source.names, lambda: (
-            pa.Table.from_batches([batch]) for _, batch in data.batches(source.names)
-        )
+        return source.names, lambda: pieces_of_parquet(Path(table), source.label)
 
     read = source.read(source.names, dict.fromkeys(encoder.texts, False))
     starts = range(0, read.num_rows, _PIECE)

@@ -38,7 +38,13 @@ from tailproof.io.episodes import (
 )
 from tailproof.io.parquet import chosen_columns
 from tailproof.io.steps import Notes, Tally, arrange, done_includes_timeouts, no_ends
-from tailproof.io.tables import asked_of, file_kind, naming_the_file, naming_the_type
+from tailproof.io.tables import (
+    asked_of,
+    file_kind,
+    naming_the_file,
+    naming_the_type,
+    refuse_miscounted,
+)
 from tailproof.io.values import Labelled, is_text, numbers, spelt_labels, truth_values
 from tailproof.log.log import PART, ArrayFile, Log, Origin, OriginalTable, physical_memory
 from tailproof.log.spaces import Discrete
@@ -219,10 +225,8 @@ def open_data_set(source: str | Path, filesystem: FileSystem | None = None) -> D
     states: dict[str, FileState] = {}
     for fragment in fragments:
         with naming_the_file(fragment.path, "The file is damaged or not Parquet; write it again."):
-            parts = fragment.split_by_row_group()
-            if sum(map(_rows, parts)) != fragment.metadata.num_rows:  # Arrow does not check this
-                raise ValueError("its counts of rows contradict each other")
-            groups += filter(_rows, parts)
+            refuse_miscounted(fragment.metadata)
+            groups += filter(_rows, fragment.split_by_row_group())
             info = filesystem.get_file_info(fragment.path)
         constants = dataset.get_partition_keys(fragment.partition_expression)
         states[fragment.path] = FileState(info.size, info.mtime_ns, constants)

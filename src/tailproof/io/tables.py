@@ -513,28 +513,38 @@ def _open_path(path: Path) -> Source:
 
 
 def _open_parquet(path: Path, label: str) -> Source:
-    from pyarrow.parquet import ParquetFile
-
-    advice = "The file is damaged or not Parquet; write it again."
-
-    def opened() -> Any:
-        return ParquetFile(path, page_checksum_verification=True)
-
     def read(columns: Sequence[str], _: Spelt) -> pa.Table:  # its columns have types
-        with naming_the_file(label, advice), opened() as file:
+        with _parquet_file(path, label) as file:
             require_room(label, file.metadata.num_rows, len(columns))
             return file.read(columns=list(columns)).select(list(columns))
 
-    with naming_the_file(label, advice), opened() as file:
-        _refuse_miscounted(file)
+    with _parquet_file(path, label) as file:
+        refuse_miscounted(file.metadata)
         schema = file.schema_arrow
         names = tuple(schema.names)
     return Source(label, names, read, schema)
 
 
-def _refuse_miscounted(file: Any) -> None:
+@contextmanager
+def _parquet_file(path: Path, label: str) -> Iterator[Any]:
+    from pyarrow.parquet import ParquetFile
+
+    with (
+        naming_the_file(label, "The file is damaged or not Parquet; write it again."),
+        ParquetFile(path, page_checksum_verification=True) as file,
+    ):
+        yield file
+
+
+def pieces_of_parquet(path: Path, label: str) -> Iterator[pa.Table]:
+    """Yield the rows of a Parquet file in pieces."""
+    with _parquet_file(path, label) as file:
+        for batch in file.iter_batches():
+            yield pa.Table.from_batches([batch])
+
+
+def refuse_miscounted(metadata: Any) -> None:
     """Raise unless a Parquet file's row counts agree; Arrow does not check this."""
-    metadata = file.metadata
     rows = sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
     if rows != metadata.num_rows:
         raise ValueError("its counts of rows contradict each other")
