@@ -18,6 +18,7 @@ from tailproof.parameters import Configurable
 
 if TYPE_CHECKING:
     from sklearn.ensemble import ExtraTreesRegressor
+    from sklearn.preprocessing import OneHotEncoder
 
 REACH = 3.0  # robust standard deviations beyond which a tamed variable grows logarithmically
 
@@ -356,7 +357,7 @@ class Trees(FittedMap):
     """ψ(s): bias, and indicators of the leaf of s in each of several randomised trees."""
 
     forest: ExtraTreesRegressor  # fitted to states
-    leaves: tuple[tuple[int, ...], ...]  # of each tree, ascending
+    indicators: OneHotEncoder  # of leaves; the first of each tree is told by the others
 
     @classmethod
     def fit(
@@ -370,27 +371,23 @@ class Trees(FittedMap):
     ) -> Trees:
         """Return the leaves of randomised trees fitted to targets, (n, q), on states, (n, p)."""
         from sklearn.ensemble import ExtraTreesRegressor
+        from sklearn.preprocessing import OneHotEncoder
 
         forest = ExtraTreesRegressor(
             trees, max_leaf_nodes=leaves, min_samples_leaf=5, random_state=seed, n_jobs=1
         )
         forest.fit(states, targets)
-        found = forest.apply(states)
-        return cls(forest, tuple(tuple(np.unique(column).tolist()) for column in found.T))
+        indicators = OneHotEncoder(drop="first", sparse_output=False)
+        return cls(forest, indicators.fit(forest.apply(states)))
 
     @property
-    def _size(self) -> int:  # one leaf of each tree is determined by the others and the bias
-        return 1 + sum(len(each) - 1 for each in self.leaves)
+    def _size(self) -> int:
+        return 1 + sum(len(each) - 1 for each in self.indicators.categories_)
 
     def __call__(self, states: npt.ArrayLike) -> FloatArray:
         """Return ψ(s), (n, size)."""
         found = self.forest.apply(np.asarray(states, dtype=float))
-        parts = [np.ones((len(found), 1))]
-        parts += [
-            (column[:, None] == np.array(leaves[1:])).astype(float)
-            for column, leaves in zip(found.T, self.leaves, strict=True)
-        ]
-        return np.hstack(parts)
+        return np.hstack([np.ones((len(found), 1)), self.indicators.transform(found)])
 
 
 MOST_FEATURES = 1_000  # most features of the default map with products
