@@ -26,7 +26,6 @@ from tailproof.errors import FoldError
 from tailproof.learners.cloning import Rank, best_episodes
 from tailproof.log.folds import Folds, Split
 from tailproof.log.log import Log
-from tailproof.noise import StudentT, add_noise
 from tailproof.robust.aggregates import Aggregate, Mean, Median, Quantile
 
 RANKS: tuple[Rank, ...] = ("sum", "median")
@@ -38,12 +37,6 @@ def to_return_range(log: Log, width: float = 1000.0) -> Log:
     """Return the log with rewards scaled so that the episodes' returns span `width`, as the paper's."""
     returns = np.add.reduceat(log.rewards, log.starts[:-1])
     return log.with_rewards(log.rewards * (width / (returns.max() - returns.min())))
-
-
-def prepared(log: Log, *, kappa: float, df: float, seed: int) -> Log:
-    """Return the log with scaled rewards and, if κ > 0, Student noise on them."""
-    scaled = to_return_range(log)
-    return scaled if kappa == 0 else add_noise(scaled, StudentT(df=df, kappa=kappa), seed=seed)
 
 
 def with_variants(log: Log, rewards: Sequence[FloatArray]) -> Log:

@@ -183,63 +183,46 @@ def base_name(results: Results) -> str:
     return f"{base}, share {share:g}" if share else base
 
 
-def draw_curves(results: Results) -> Figure:
-    """Draw scores along the training of the policies, one panel for each data set and κ."""
-    kappas, names = results.settings["kappas"], list(results.settings["datasets"])
-    places = [{"dataset": name, "kappa": kappa} for kappa in kappas for name in names]
-    figure, axes = drawing.new_figure(
-        len(kappas),
-        len(names),
-        width=max(9.0, 2.6 * len(names)),
-        height=1.4 + 2.2 * len(kappas),
-        sharey="row",
-    )
-    base = base_name(results)
-    for axis, cell in zip(axes.flat, places, strict=True):
-        for method, look in present(results, **cell).items():
-            steps = [
-                step for step in results.distinct("step", method=method, **cell) if step == step
-            ]
-            found = [SCORE.summary(results, method=method, step=step, **cell) for step in steps]
-            drawing.curve(axis, steps, found, replace(look, label=label(method, base)))
-    return drawing.finish(
-        figure,
-        axes,
-        budget(results, base),
-        titles=[f"{cell['dataset']}\nκ = {cell['kappa']:g}" for cell in places],
-        x="steps of the policy",
-        y="normalised score",
-        legend={"loc": "outside upper center", "ncols": len(LOOKS) // 2 + 1},
-    )
-
-
 def draw_sql(results: Results) -> Figure:
-    """Draw the scores of SQL as curves, or as bars if they have one evaluation."""
-    if results.settings["evaluations"] > 1:
-        return draw_curves(results)
+    """Draw one panel for each data set and κ: scores along the training, or bars of the last ones."""
     kappas, names = results.settings["kappas"], list(results.settings["datasets"])
     places = [{"dataset": name, "kappa": kappa} for kappa in kappas for name in names]
     figure, axes = drawing.new_figure(
         len(kappas),
         len(names),
-        width=max(9.0, 2.2 * len(names)),
-        height=1.4 + 2.0 * len(kappas),
+        width=max(9.0, 2.4 * len(names)),
+        height=1.4 + 2.1 * len(kappas),
         sharey="row",
     )
+    base, along = base_name(results), results.settings["evaluations"] > 1
     for axis, cell in zip(axes.flat, places, strict=True):
-        for x, (method, look) in enumerate(present(results, **cell).items()):
-            score = SCORE.summary(results, method=method, **cell)
-            shown = {"color": look.color, "width": 0.8, "label": label(method, base_name(results))}
-            error = drawing.bars([score])
-            axis.bar(x, score.value, **shown, yerr=error, capsize=2, ecolor="#444444")
-        axis.set_xticks([])
+        methods = present(results, **cell)
+        looks = [replace(look, label=label(name, base)) for name, look in methods.items()]
+        for x, (method, look) in enumerate(zip(methods, looks, strict=True)):
+            chosen = {"method": method, **cell}
+            if along:
+                steps = [step for step in results.distinct("step", **chosen) if step == step]
+                found = [SCORE.summary(results, step=step, **chosen) for step in steps]
+                drawing.curve(axis, steps, found, look)
+                continue
+            score = SCORE.summary(results, **chosen)
+            shown = {"color": look.color, "width": 0.8, "label": look.label}
+            shown |= {"alpha": 0.5} if method in AS_PUBLISHED.values() else {}
+            axis.bar(
+                x, score.value, **shown, yerr=drawing.bars([score]), capsize=2, ecolor="#444444"
+            )
+        if not along:
+            axis.set_xticks([])
+    seeds = results.settings.get("seeds")
+    paler = "" if seeds is None else f"\nPaler: as published, with seeds: {seeds}."
     return drawing.finish(
         figure,
         axes,
-        budget(results, "SQL"),
+        budget(results, base) + paler,
         titles=[f"{cell['dataset']}\nκ = {cell['kappa']:g}" for cell in places],
+        x="steps of the policy" if along else "",
         y="normalised score",
-        legend={"loc": "outside upper center", "ncols": len(LOOKS) // 2 + 1},
+        legend={"loc": "outside upper center", "ncols": len(present(results)) // 2 + 1},
     )
 
 
@@ -280,7 +263,7 @@ def draw_iql(results: Results) -> Figure:
     axis.set_xlim(min(shown) - 0.5, max(shown) + 0.5)
     names = [f"{cell['dataset']}, κ {cell['kappa']:g}" for cell in places]
     axis.set_yticks(range(len(places)), names)
-    foot = f"{budget(results, 'IQL')} Intervals may go on beyond the picture's edge."
+    foot = f"{budget(results, base_name(results))} Intervals may go on beyond the picture's edge."
     return drawing.finish(figure, axes, foot, x="score as a multiple of IQL's")
 
 
@@ -495,6 +478,11 @@ def budget(results: Results, base: str) -> str:
         f"{_units(results)}\n"
         f"Noise t, df 1, times κ on rewards scaled to a return range of 1000 (the paper's κ: 100).\n"
         f"Bars: 95 % intervals over seeds. Scores: {settings['evaluation_episodes']} episodes each."
+        + (
+            f"\n{settings['fewer'][0].upper()}{settings['fewer'][1:]}."
+            if "fewer" in settings
+            else ""
+        )
     )
 
 

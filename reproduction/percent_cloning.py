@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reproduction import drawing
-from reproduction.datasets import cells, deep_experiment, evaluation, read_data
+from reproduction.datasets import cells, deep_experiment, evaluation
 from reproduction.drawing import Look
 from reproduction.experiment import Claim, Job, Results, Row
+from reproduction.implicit import prepared_log
 from reproduction.summary import SCORE, verdict
 from tailproof.critics.task import Task
 from tailproof.deep.bases import BehaviourCloning
@@ -36,10 +37,7 @@ ASKED = {
 
 def run(job: Job) -> list[Row]:
     """Return the score of each policy at the end of its training."""
-    from reproduction.deep_rows import prepared
-
-    settings = job.settings
-    log = prepared(read_data(job), kappa=job.cell["kappa"], df=settings["df"], seed=job.integer(0))
+    settings, (_, log) = job.settings, prepared_log(job)
     chosen = best_episodes(log, top=settings["top"], rank="auto").rank
     rows: list[Row] = []
     for name in ("percent-sum" if job.cell["kappa"] else "bc", "percent-auto"):

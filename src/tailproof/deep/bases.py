@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 
 # Steps of a fitted Q-evaluation if none are given: so many passes over the rows, within these limits.
 _PASSES, _FEWEST_STEPS, _MOST_STEPS = 200, 15_000, 50_000
+# What all published code has: raw states and rewards, and a slow target.
+_AS_PUBLISHED: Mapping[str, Any] = {
+    "standardise": False,
+    "reward_scale": 1.0,
+    "target_rate": 0.005,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,13 +133,7 @@ class Implicit(TrainsCritics):
             IQL's and SQL's authors: the mean is squashed, weights are at most 100; SQL has a layer
             norm in V, α = 1, and weights actions by max(0, Q − V).
         """
-        published: dict[str, Any] = {
-            "standardise": False,
-            "reward_scale": 1.0,
-            "target_rate": 0.005,
-            "policy": "gaussian",
-            "share": 0.0,
-        }
+        published: dict[str, Any] = {**_AS_PUBLISHED, "policy": "gaussian", "share": 0.0}
         if code == "room":
             published |= {"squash": False, "limit": 1e8, "cosine_over": "steps"}
         elif code == "original":
@@ -311,14 +311,7 @@ class SAC(ActorCritic):
 
         Raw states and rewards, initial α = 1, target rate 0.005, 3,000,000 steps.
         """
-        published: dict[str, Any] = {
-            "standardise": False,
-            "reward_scale": 1.0,
-            "target_rate": 0.005,
-            "temperature": 1.0,
-            "steps": 3_000_000,
-        }
-        return cls(**{**published, **settings})
+        return cls(**{**_AS_PUBLISHED, "temperature": 1.0, "steps": 3_000_000, **settings})
 
 
 @dataclass(frozen=True, kw_only=True)

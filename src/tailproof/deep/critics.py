@@ -73,9 +73,7 @@ class NeuralCritics:
         """Return V_k(s), (K, n); for IQL and SQL."""
         if self.v is None:
             raise MethodError("These critics have no V(s); IQL's and SQL's have.")
-        inputs = torch.from_numpy(self.scaling.states(states)).to(self.v.flat.device)
-        values = self.v.predict(inputs)[..., 0].double().cpu().numpy()
-        return np.asarray(values / self.scaling.reward_scale)
+        return self._predicted(self.v, self.scaling.states(states))[..., 0]
 
     def healthy(self) -> BoolArray:
         """Return which members did not diverge, (K,)."""
@@ -91,9 +89,12 @@ class NeuralCritics:
         )
 
     def _smallest(self, inputs: FloatArray) -> FloatArray:
-        values = self.q.predict(torch.from_numpy(inputs).to(self.q.flat.device))  # (T·K, n, out)
-        smallest = values.view(self.twins, self.count, *values.shape[1:]).amin(0)
-        return np.asarray(smallest.double().cpu().numpy() / self.scaling.reward_scale)
+        values = self._predicted(self.q, inputs)  # (T·K, n, out)
+        return np.asarray(values.reshape(self.twins, self.count, *values.shape[1:]).min(axis=0))
+
+    def _predicted(self, stack: Stack, inputs: FloatArray) -> FloatArray:
+        values = stack.predict(torch.from_numpy(inputs).to(stack.flat.device))
+        return np.asarray(values.double().cpu().numpy() / self.scaling.reward_scale)
 
 
 @dataclass(frozen=True, eq=False)

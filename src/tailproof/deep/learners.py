@@ -51,7 +51,7 @@ class CriticLearner(Learner):
     huber
         Threshold of the Huber loss; None for squared errors.
     others
-        Further networks that the same optimiser trains.
+        Further networks that the same optimiser trains; the first is V.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class CriticLearner(Learner):
         shape = Shape(twins * self.members, (inputs, *settings.hidden, n_actions or 1))
         self.q = Stack.random(shape, group.seeds, stream=2, device=settings.run.device)
         self.target_q = self.q.copy()
-        networks = (self.q, *others)
+        self.others, networks = others, (self.q, *others)
         parameters = [part for stack in networks for part in stack.parameters]
         self.adam = Adam(parameters, settings.learning_rate)
         #: Rows at which every member is evaluated: its own, or all members' with a backup.
@@ -178,9 +178,10 @@ class CriticLearner(Learner):
         return {**self.adam.tensors("critics"), "target q": self.target_q.flat, "alive": self.alive}
 
     def critics(self) -> NeuralCritics:
-        """Return the target networks as critics."""
+        """Return the target networks as critics, with V if the learner has one."""
+        v = self.others[0].copy() if self.others else None
         alive = self.alive.numpy().copy()
-        return NeuralCritics(self.target_q.copy(), None, self.twins, self.group.scaling, alive)
+        return NeuralCritics(self.target_q.copy(), v, self.twins, self.group.scaling, alive)
 
 
 class FQELearner(CriticLearner):
@@ -269,12 +270,6 @@ class ImplicitLearner(CriticLearner):
             # V is too low by the gap at every future step, and Q inherits the error of V.
             "pessimism": gap * logged.ahead.mean(axis=1) / unit,
         }
-
-    def critics(self) -> NeuralCritics:
-        """Return the target networks as critics, with V."""
-        alive = self.alive.numpy().copy()
-        q, v = self.target_q.copy(), self.v.copy()
-        return NeuralCritics(q, v, self.twins, self.group.scaling, alive)
 
 
 class _LoggedReturns:
