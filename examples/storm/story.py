@@ -128,7 +128,7 @@ class Demonstration:
     def storm_days(self) -> tuple[str, ...]:
         """The influential episodes that are days of the storm."""
         first, last = (str(day) for day in STORM)
-        named = (str(each.episode) for each in self.diagnosis.influence.episodes)
+        named = (each.label for each in self.diagnosis.influence.units)
         return tuple(day for day in named if first <= day <= last)
 
     def over_hubs(self, seasons: tuple[Season, ...]) -> dict[str, tuple[float, float]]:
@@ -264,9 +264,9 @@ def _log_sentences(shown: Demonstration) -> dict[str, str]:
         ),
         "diagnosis": (
             f"{shown.diagnosis.verdict.summary.partition(': use ')[0]}. Of the "
-            f"{len(influence.episodes)} days that move the average return most, "
+            f"{len(influence.units)} days that move the average return most, "
             f"{len(shown.storm_days)} are days of the storm; without these "
-            f"{len(influence.episodes)} days it would be {number(influence.value_without_all, 3)} "
+            f"{len(influence.units)} days it would be {number(influence.value_without_all, 3)} "
             f"instead of {number(influence.value, 3)} $ a day."
         ),
     }

@@ -75,7 +75,7 @@ def test_evaluate(log, full, method, documented, check_estimate):
         "evaluate", log, "--policy", "always:1", *words, "--json=full" if full else "--json"
     )
     assert set(found) == documented(*SHARED, "evaluate", "An estimate", full=full)
-    assert found["schema"] == 1
+    assert found["schema"] == 2
     check_estimate(found, 0.8, full=full)
 
 
@@ -111,7 +111,7 @@ def test_diagnose(log, full, documented):
     assert set(found) == documented(*SHARED, "diagnose", full=full)
     shown = {"left_index", "right_index", "mean_exists", "variance_exists", "longer"}
     assert all(set(each) == shown for each in found["tails"].values())
-    assert set(found["influence"]) == {"estimator", "value", "share", "effects"}
+    assert set(found["influence"]) == {"of", "value", "share", "effects"}
 
 
 @pytest.mark.parametrize("title", ["methods", "version", "data list", "data make"])

@@ -7,8 +7,8 @@ import pytest
 
 from tailproof import LSTD, EpisodeDR, EpisodeIS, Log, Method, Split, evaluate
 from tailproof.critics.base import Capabilities, Fitted
-from tailproof.doors.diagnose import discounted_returns
 from tailproof.errors import HorizonWarning, LevelError, LogError, MethodError, SingularWarning
+from tailproof.log.log import discounted_returns
 from tailproof.profile.profile import LogProfile
 
 ROWS = ["tis", "pdis", "sntis", "snpdis", "sequential-dr"]

@@ -68,11 +68,7 @@ def test_the_console_is_quiet_and_hostile_names_do_nothing(shown):
 def test_every_figure_is_drawn_and_described(shown):
     figures = {each["name"]: each for each in shown.evaluate(DRAWN)}
     assert set(figures) >= {
-        f"figure-{key}"
-        for key in (
-            *("value", "folds", "returns", "hill", "survival", "k-path"),
-            *("weights", "residuals"),
-        )
+        f"figure-{key}" for key in (*("value", "folds", "returns", "hill", "survival", "weights"),)
     }
     for each in figures.values():
         assert each["marks"] > 3, each
@@ -140,7 +136,7 @@ def test_the_answer_and_its_warnings_come_first_and_expert_figures_are_folded(br
     assert "onerror" in inside  # the fixture's warning
     closed = "[...document.querySelectorAll('.expert')].map((e) => [e.id, e.open])"
     folded = dict(shown.evaluate(closed))
-    assert {"tail-evidence", "k-path", "weights", "residuals", "settings"} <= set(folded)
+    assert {"tail-evidence", "weights", "settings"} <= set(folded)
     assert not any(folded.values())
     assert shown.locator("#figure-value svg.wide").is_visible()
     assert not shown.locator("#figure-value svg.narrow").is_visible()
@@ -165,16 +161,17 @@ def test_it_prints(browser, page, tmp_path):
 
 def test_tables_sort_and_legends_hide(shown):
     shown.evaluate(
-        "document.querySelectorAll('#figure-k-path th').forEach((h, i) => i === 1 && h.click())"
+        "document.querySelectorAll('#figure-returns th').forEach((h, i) => i === 1 && h.click())"
     )
     values = shown.evaluate(
-        "[...document.querySelectorAll('#figure-k-path tbody tr')]"
+        "[...document.querySelectorAll('#figure-returns tbody tr')]"
         ".map((r) => +r.cells[1].dataset.value)"
     )
     assert values == sorted(values)
-    shown.evaluate("document.querySelector('#figure-k-path .legend button').click()")
-    hidden = "getComputedStyle(document.querySelector('#figure-k-path .dot.main')).visibility"
-    assert shown.evaluate(hidden) == "hidden"
+    hidden = "getComputedStyle(document.querySelector('#figure-folds .dot.main')).visibility"
+    for expected in ("hidden", "visible"):
+        shown.evaluate("document.querySelector('#figure-folds .legend button').click()")
+        assert shown.evaluate(hidden) == expected
 
 
 def test_a_tooltip_follows_the_pointer(shown):
@@ -190,7 +187,7 @@ def test_a_diagnosis_without_a_policy_is_a_page_too(browser, diagnosis_file):
     shown.evaluate(UNFOLD)
     assert shown.complaints == []
     names = {each["name"] for each in shown.evaluate(DRAWN)}
-    assert {"figure-hill", "figure-influence", "figure-k-path"} <= names
+    assert {"figure-hill", "figure-influence", "figure-survival"} <= names
     assert "figure-weights" not in names
 
 

@@ -333,10 +333,10 @@ def _numbers(diagnosis: Diagnosis) -> dict[str, Any]:
             for name, each in diagnosis.tails.items()
         },
         "influence": {
-            "estimator": influence.estimator,
+            "of": influence.of,
             "value": influence.value,
             "share": influence.share,
-            "effects": {str(each.episode): each.effect for each in influence.episodes},
+            "effects": {each.name: each.effect for each in influence.units},
         },
         "transitions": diagnosis.transitions,
         "episodes": diagnosis.episodes,

@@ -1,22 +1,25 @@
-"""Which rows, episodes or groups decide an answer: how far each alone moves the gain."""
+"""Which rows, episodes or groups decide an answer: how far each alone moves it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailproof.log.log import Log
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.errors import void
+from tailproof.files import as_frame, plain
+from tailproof.log.log import Log, discounted_returns
 
 if TYPE_CHECKING:
-    from tailproof.arrays import IntArray
     from tailproof.doors.estimate import Estimate
+    from tailproof.files import Frame
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecisiveUnit:
-    """A row, an episode or a group, and how far it alone moves the gain over the logged policy.
+    """A row, an episode or a group, and how far it alone moves a number.
 
     Attributes
     ----------
@@ -27,7 +30,7 @@ class DecisiveUnit:
     reward
         The sum of its rewards.
     effect, without
-        The gain with it minus the gain without it, and the latter, to first order.
+        The number with it minus the number without it, and the latter, to first order.
     """
 
     noun: str
@@ -40,50 +43,126 @@ class DecisiveUnit:
     @property
     def name(self) -> str:
         """What to call it."""
-        return _name(self.noun, self.label, self.row)
+        if self.row is None:
+            return f"{self.noun} {self.label}"
+        return f"row {self.row:,}" + f" ({self.label})" * bool(self.label)
 
 
-def _name(noun: str, label: str, row: int | None) -> str:
-    if row is None:
-        return f"{noun} {label}"
-    return f"row {row:,}" + f" ({label})" * bool(label)
+@dataclass(frozen=True, kw_only=True)
+class Influence:
+    """The units that decide a number, the largest effect first.
+
+    Attributes
+    ----------
+    of, value
+        What the number is, and the number.
+    units
+        The most influential ones.
+    value_without_all
+        The number without all of them; NaN if no unit would be left.
+    share
+        Their part of Σ_u |effect of u|: 0.5 if it equals that of all others together.
+    """
+
+    of: str
+    value: float
+    units: tuple[DecisiveUnit, ...]
+    value_without_all: float
+    share: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON."""
+        return dict(plain(self))
+
+    def to_frame(self) -> Frame:
+        """Return one row per unit: a pandas frame, or a pyarrow table where pandas is missing."""
+        return as_frame([{"name": each.name, **plain(each)} for each in self.units])
 
 
-def episode_name(log: Log, episode: int) -> str:
-    """Return what to call an episode: its row in the file, from 0, if it has one only, and its id."""
-    return _name(*_identity(log, np.flatnonzero(log.episode_of_row == episode)))
+#: What the influence of an estimate is on, and that of a log without one.
+GAIN, AVERAGE = "difference from what was logged", "average"
 
 
-def decisive_units(estimate: Estimate, *, top: int = 10) -> tuple[DecisiveUnit, ...]:
-    """Return the units that move the gain over the logged policy most, the largest effect first.
+def influence_on(estimate: Estimate | None, log: Log, *, gamma: float, top: int = 10) -> Influence:
+    """Return what decides an answer; without one, what decides the mean return of the log.
+
+    An answer that has no scores, no log or a caution that voids it is none.
+    """
+    found = None
+    if estimate is not None and void(estimate.cautions) is None:
+        found = influence_on_gain(estimate, top=top)
+    if found is not None:
+        return found
+    returns, (_, unit) = discounted_returns(log, gamma), np.unique(log.copy_of, return_inverse=True)
+    copies = np.bincount(unit).astype(float)  # weights repeat episodes
+    value = float(returns.mean())
+    scores = np.bincount(unit, returns) - copies * value
+    return _influence(AVERAGE, value, scores, copies, log, unit[log.episode_of_row], top)
+
+
+def influence_on_gain(estimate: Estimate, *, top: int = 10) -> Influence | None:
+    """Return the units that move the gain over the logged policy most.
 
     With φ_u the influence of unit u of U on the gain (the difference of the scores of the policy and of
     the logged one, where the point is their mean), leaving it out moves the gain by φ_u / (U − 1) to
-    first order: models are not fitted again. Empty where no influence is known, and for a result
+    first order: models are not fitted again. None where no influence is known, and for a result
     without its log.
     """
     choice, log = estimate.choice, None if estimate.task is None else estimate.task.log
     scores = np.empty(0) if choice is None else choice.gain_influence
     if len(scores) < 2 or log is None:
-        return ()
-    effects = scores / (len(scores) - 1)
-    chosen = np.argsort(-np.abs(effects), kind="stable")[:top]
-    gain, unit_of_row = estimate.gain.value, units_of_rows(estimate, log)
-    found = []
-    for unit in chosen[effects[chosen] != 0].tolist():
+        return None
+    unit, gain = units_of_rows(estimate, log), estimate.gain.value
+    return _influence(GAIN, gain, scores, np.ones(len(scores)), log, unit, top)
+
+
+def decisive_units(estimate: Estimate, *, top: int = 10) -> tuple[DecisiveUnit, ...]:
+    """Return the units that move the gain over the logged policy most; empty where unknown."""
+    found = influence_on_gain(estimate, top=top)
+    return () if found is None else found.units
+
+
+def _influence(
+    of: str,
+    value: float,
+    scores: FloatArray,
+    counts: FloatArray,
+    log: Log,
+    unit_of_row: IntArray,
+    top: int,
+) -> Influence:
+    """Return the units that decide a mean, from the sums of their scores, (U,), which add up to 0.
+
+    Without some units the mean is value − Σ scores / (number of samples without them).
+    """
+    total = float(counts.sum())
+    effects = scores / np.maximum(total - counts, 1.0)
+    order = np.argsort(-np.abs(effects), kind="stable")[:top]
+    chosen = order[(effects[order] != 0) & (counts[order] < total)]
+    left = total - float(counts[chosen].sum())
+    units = []
+    for unit in chosen.tolist():
         rows, effect = np.flatnonzero(unit_of_row == unit), float(effects[unit])
         noun, label, row = _identity(log, rows)
-        found.append(
+        units.append(
             DecisiveUnit(
                 noun=noun,
                 label=label,
                 row=row,
                 reward=float(log.rewards[rows].sum()) / _copies(log, rows),
                 effect=effect,
-                without=gain - effect,
+                without=value - effect,
             )
         )
-    return tuple(found)
+    largest = float(np.abs(effects).max()) or 1.0  # sums of sizes must not overflow
+    sizes = np.abs(effects) / largest
+    return Influence(
+        of=of,
+        value=value,
+        units=tuple(units),
+        value_without_all=value - float(scores[chosen].sum()) / left if left > 0 else float("nan"),
+        share=float(sizes[chosen].sum() / (sizes.sum() or 1.0)),
+    )
 
 
 def units_of_rows(estimate: Estimate, log: Log) -> IntArray:

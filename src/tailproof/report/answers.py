@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailproof.doors.decisive import decisive_units
+from tailproof.doors.decisive import AVERAGE, Influence, decisive_units, influence_on_gain
+from tailproof.doors.diagnose import CLUSTERED
 from tailproof.doors.readable import JudgedRule
 from tailproof.doors.verdict import GainVerdict, upper_bound, verdict_on
 from tailproof.errors import Caution, LevelError
@@ -39,11 +40,8 @@ from tailproof.report.figures import (
     finite,
     fold_figure,
     hill_figure,
-    influence_figure,
-    k_path_figure,
     parts_figure,
     pooling_figure,
-    residual_figure,
     returns_figure,
     share_figure,
     survival_figure,
@@ -75,7 +73,7 @@ if TYPE_CHECKING:
     from tailproof.robust.gains import FoldGain, PooledGain
     from tailproof.robust.parts import GainParts, Part
     from tailproof.robust.pooling import PooledPath
-    from tailproof.robust.tails import TailIndex
+    from tailproof.robust.tails import ExtremalIndex, TailIndex
 
 _SETTLES = {
     "yes": ("settles as usual", ""),
@@ -372,7 +370,8 @@ def estimate_answer(
     if times is not None:
         blocks.append(gain.totals(times))
     blocks.append(value_figure(read, name))
-    sections = [each for each in (parts_section(read), decisive_section(read)) if each]
+    decisive = decisive_section(influence_on_gain(estimate), read.quantity)
+    sections = [each for each in (parts_section(read), decisive) if each]
     return (*blocks, *sections, method_section(read))
 
 
@@ -463,20 +462,28 @@ def clip_text(read: ReadEstimate) -> str:
     return f"{said}, which lie between {number(low)} and {read.quantity.amount(high, 4)}."
 
 
-def decisive_section(read: ReadEstimate) -> Section | None:
-    """Return the rows, episodes or groups that decide an answer; None if the method has no scores."""
-    units = decisive_units(read.estimate)
-    if not units:
+def decisive_section(found: Influence | None, quantity: Quantity) -> Section | None:
+    """Return the rows, episodes or groups that decide a number; None if nothing is known of them."""
+    if found is None or not found.units:
         return None
-    shown = read.quantity.shown
+    units = found.units
     noun = next((each.noun for each in units if each.noun != "row"), "row")
-    figure = decisive_figure(read, units, noun)
-    value = read.gain.change
+    title = f"Which {noun}s decide"
+    figure = decisive_figure(found, quantity, noun)
+    return Section("influence", title, (Note(without_text(found, quantity)), figure), "Influence")
+
+
+def without_text(found: Influence, quantity: Quantity) -> str:
+    """Return what a number would be without the units that decide it, in a sentence."""
+    text = number if found.of == AVERAGE else signed
+    value, without = (text(quantity.shown(each)) for each in (found.value, found.units[0].without))
     said = (
-        f"The difference is {signed(value)}. Without {units[0].name} it would be about "
-        f"{signed(shown(units[0].without))}."
+        f"Without {found.units[0].name} the {found.of} would be about {without} instead of {value}"
     )
-    return Section("influence", f"Which {noun}s decide", (Note(said), figure), "Influence")
+    if len(found.units) > 1 and math.isfinite(found.value_without_all):
+        rest = text(quantity.shown(found.value_without_all))
+        said += f", and without the {len(found.units)} with the largest effects {rest}"
+    return f"{said}."
 
 
 def _title(text: str) -> str:
@@ -882,12 +889,12 @@ def _folds_section(comparison: Comparison) -> Section:
 
 def diagnosis_answer(diagnosis: Diagnosis) -> Answer:
     """Return the blocks of a diagnosis."""
-    verdict, influence = diagnosis.verdict, diagnosis.influence
+    verdict = diagnosis.verdict
     quantity = Quantity.named(diagnosis.reward, per=diagnosis.noun)
-    average = quantity.amount(quantity.shown(influence.value), 4)
+    average = quantity.amount(quantity.shown(diagnosis.average), 4)
     facts = [
         Fact("rows", f"{diagnosis.transitions:,}", _units(diagnosis)),
-        Fact(f"{plain_estimate(diagnosis)} of {quantity.noun}", average),
+        Fact(f"average {quantity.noun}", average, f"per {diagnosis.noun}"),
         Fact("an average of these rewards", *_SETTLES[diagnosis.tails["rewards"].variance.exists]),
     ]
     heavy = verdict.tails != "light"
@@ -895,14 +902,13 @@ def diagnosis_answer(diagnosis: Diagnosis) -> Answer:
     blocks: list[Block | Section] = [
         Headline(verdict.summary, mood="warn" if heavy else "good"),
         Facts(tuple(facts)),
-        *([Note(influence_sentence(diagnosis))] if influence.episodes else []),
-        *cautions,
-        *([found] if (found := log_section(diagnosis, cautions)) else []),
-        Section("tails", "How heavy the tails are", (tail_table(diagnosis),), "Tails"),
     ]
-    if influence.episodes:
-        title = f"Which {diagnosis.noun}s decide"
-        blocks.append(Section("influence", title, (influence_figure(diagnosis),), "Influence"))
+    if decisive := decisive_section(diagnosis.influence, quantity):
+        blocks.append(decisive.blocks[0])
+        decisive = replace(decisive, blocks=decisive.blocks[1:])
+    log = log_section(diagnosis, cautions)
+    tails = Section("tails", "How heavy the tails are", (tail_table(diagnosis),), "Tails")
+    blocks += [*cautions, *(each for each in (log, tails, decisive) if each is not None)]
     if diagnosis.pooling is not None and len(diagnosis.pooling.gains) > 1:
         blocks.append(pooling_section(diagnosis.pooling))
     return tuple(blocks)
@@ -971,33 +977,13 @@ def tail_table(diagnosis: Diagnosis) -> Table:
     )
 
 
-def influence_sentence(diagnosis: Diagnosis) -> str:
-    """Return a sentence on how much the most influential episodes change the plain estimate."""
-    found, noun = diagnosis.influence, diagnosis.noun
-    first, shown = found.episodes[0], Quantity.named(diagnosis.reward, per=noun).shown
-    what, every = plain_estimate(diagnosis), ""
-    if math.isfinite(found.value_without_all):
-        listed, value = count(len(found.episodes), noun), number(shown(found.value_without_all))
-        every = f", and without the {listed} with the largest effects {value}"
-    return f"Without {first.name} the {what} would be {number(shown(first.value_without))}{every}."
-
-
-def plain_estimate(diagnosis: Diagnosis) -> str:
-    """Return what the estimate without robustness is called: without a policy it is an average."""
-    estimator = diagnosis.influence.estimator
-    return "plain average" if estimator == "mean return" else f"plain estimate (by {estimator})"
-
-
 def evidence(log: Log, diagnosis: Diagnosis) -> tuple[Section, ...]:
     """Return the folded sections that every report of a log has; weights do not repeat its rows."""
     log = log.once
     found = (
         _tails(log, diagnosis),
-        _clusters(diagnosis),
-        _k_path(diagnosis),
         _weights(diagnosis),
         _returns(log, diagnosis),
-        _residuals(log, diagnosis),
     )
     return tuple(replace(each, folded=True) for each in found if each is not None)
 
@@ -1010,69 +996,40 @@ def _tails(log: Log, diagnosis: Diagnosis) -> Section:
         (
             each.name,
             tail.side,
-            tail.method,
             *((tail.alpha, tail.low, tail.high, tail.k) if tail.estimable else (None,) * 4),
         )
         for each in diagnosis.tails.values()
-        for tail in (each.left, each.right, *each.others)
+        for tail in (each.left, each.right)
     ]
     blocks: list[Block] = [tail_table(diagnosis)]
+    if said := clusters_text(diagnosis.clustering):
+        blocks.append(Note(said))
     if paths:
         blocks.append(hill_figure(paths, indices))
     blocks.append(survival_figure(log.rewards, (report.right, report.left), what=log.reward_name))
     blocks.append(
         table(
-            ("of", "tail", "estimator", "index", "from", "to", "extremes"),
+            ("of", "tail", "index", "from", "to", "extremes"),
             every,
             caption="Moments of an order below the index exist.",
             digits=3,
-            folded="Every estimate of every tail",
+            folded="Every tail",
         )
     )
     return Section("tail-evidence", "How heavy the tails are", tuple(blocks))
 
 
-def _clusters(diagnosis: Diagnosis) -> Section:
-    clusters = diagnosis.clustering
-    where = {
-        "steps of an episode": clusters.within,
-        "neighbouring episodes": clusters.across,
-        "episodes of a group": clusters.groups,
-    }
-    rows = [
-        (
-            name,
-            *((index.theta, index.low, index.high) if index.estimable else (None,) * 3),
-            index.exceedances,
+def clusters_text(found: ExtremalIndex | None) -> str:
+    """Return whether extremes within an episode come together; empty for one-step logs."""
+    if found is None or not found.estimable:
+        return ""
+    ends = f"extremal index {number(found.theta, 3)}, {number(found.low, 3)} to {number(found.high, 3)}"
+    if found.high < CLUSTERED:
+        return (
+            f"Extremes of an episode come in clusters of about {number(1 / found.theta, 2)} rows "
+            f"({ends}): each cluster counts as one event."
         )
-        for name, index in where.items()
-        if index is not None
-    ]
-    said = (
-        "Extremes come together: those that follow in the same episode or group are one event, so "
-        "sums are made robust, not single steps, and folds keep groups whole."
-        if clusters.in_episodes or clusters.in_groups
-        else "There is no sign that extremes come together."
-    )
-    shown = table(
-        ("extremes among", "extremal index", "from", "to", "extremes"),
-        rows,
-        caption="1 means alone, ½ pairs on average; – where there are too few extremes.",
-        digits=3,
-    )
-    return Section("clusters", "Whether extremes come alone", (Note(said), shown))
-
-
-def _k_path(diagnosis: Diagnosis) -> Section:
-    path = diagnosis.k_path
-    drift = (
-        f"From five folds on the median drifts by {number(path.drift, 3)}, more than chance "
-        f"explains: medians of many folds are biased here."
-        if path.drifts
-        else "From five folds on the median stays within its error."
-    )
-    title = "The plain estimate against the number of folds"
-    return Section("k-path", title, (Note(drift), k_path_figure(path)))
+    return f"There is no sign that extremes of an episode come together ({ends})."
 
 
 def _weights(diagnosis: Diagnosis) -> Section | None:
@@ -1116,22 +1073,10 @@ def _returns(log: Log, diagnosis: Diagnosis) -> Section | None:
     shown = returns_figure(
         discounted_returns(log, diagnosis.gamma),
         log.episode_ids,
-        marked=[each.episode for each in diagnosis.influence.episodes],
         unit=log.reward_name,
         noun=diagnosis.noun,
     )
     return Section("returns", f"What each {diagnosis.noun} earned", (shown,))
-
-
-def _residuals(log: Log, diagnosis: Diagnosis) -> Section | None:
-    found = diagnosis.residuals
-    if found is None:
-        return None
-    worst = []
-    for each in found.worst:
-        episode = int(np.flatnonzero(log.episode_ids == each.episode)[0])
-        worst.append((int(log.starts[episode]) + each.step, str(each.episode), each.residual))
-    return Section("residuals", "Residuals over the rows", (residual_figure(found.monitor, worst),))
 
 
 def settings_section(settings: Mapping[str, Any], *, notes: Sequence[str] = ()) -> Section:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.report.blocks import Figure, Tone, table
 from tailproof.report.plots import (
     FEWEST,
@@ -26,18 +26,17 @@ from tailproof.report.plots import (
     rows_axes,
     rule,
 )
-from tailproof.report.text import change_text, count, number, percent, signed
+from tailproof.report.text import Quantity, change_text, count, number, percent, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tailproof.doors.compare import Comparison
-    from tailproof.doors.decisive import DecisiveUnit
-    from tailproof.doors.diagnose import Diagnosis, KPath
+    from tailproof.doors.decisive import Influence
     from tailproof.report.answers import ReadEstimate
     from tailproof.robust.parts import GainParts
     from tailproof.robust.pooling import PooledPath
-    from tailproof.robust.tails import ResidualMonitor, TailIndex, TailPath
+    from tailproof.robust.tails import TailIndex, TailPath
 
 
 def value_rows(read: ReadEstimate, name: str) -> list[IntervalRow]:
@@ -238,57 +237,16 @@ def fold_figure(read: ReadEstimate) -> Figure:
     )
 
 
-def k_path_figure(path: KPath) -> Figure:
-    """Return the estimate against the number of folds, within two standard errors."""
-    folds, values, errors = path.folds, np.array(path.values), np.array(path.errors)
-
-    def draw(width: float) -> Axes:
-        axes = page_axes(250, width=width)
-        axes.set_xscale("log")
-        axes.margins(x=0.05, y=0.08)
-        band(axes, folds, values - 2 * errors, values + 2 * errors, "main")
-        line(axes, folds, values, "main")
-        tips = [f"K = {k}: {number(value)}" for k, value in zip(folds, values, strict=True)]
-        dots(axes, folds, values, "main", tips=tips, radius=5)
-        used = [value for k, value in zip(folds, values, strict=True) if k == 1]
-        dots(axes, [1] * len(used), used, "warn", tips=["used: K = 1"] * len(used), radius=7)
-        name_axes(axes, x="number of folds K", y="plain estimate")
-        axes.set_xticks(folds)
-        return axes
-
-    return Figure(
-        key="k-path",
-        draw=draw,
-        alt=f"The estimate for {', '.join(map(str, folds))} folds: "
-        f"{', '.join(map(number, values))}; it moves over {number(float(np.ptp(values)))}.",
-        caption="K = 1 is the plain average. A path that levels off shows that folds are too high as "
-        "often as too low; one that keeps drifting shows that the rewards are skewed, and that a large "
-        "K is biased. The band is two standard errors on either side.",
-        legend=[("main", "estimate"), ("warn", "number of folds that was used")],
-        numbers=table(
-            ("folds K", "estimate", "standard error"),
-            [
-                (k, value, *finite(error))
-                for k, value, error in zip(folds, values, errors, strict=True)
-            ],
-        ),
-    )
-
-
 def returns_figure(
     returns: FloatArray,
     ids: AnyArray,
     *,
-    marked: Sequence[object] = (),
     unit: str = "",
     noun: str = "episode",
 ) -> Figure:
     """Return the return of every logged episode, in the order of the log."""
     n = len(returns)
-    special = np.zeros(n, dtype=bool)
-    for each in marked:
-        special |= ids == each
-    keep = _thinned(returns, special)
+    keep = _thinned(returns)
     wild = _is_wild(returns)
     y_title = f"return ({unit})" if unit else "return"
 
@@ -303,13 +261,8 @@ def returns_figure(
             linear = float(np.quantile(np.abs(returns), 0.75)) or 1.0
             axes.set_yscale("asinh", linear_width=linear)
             axes.yaxis.set_major_locator(AsinhLocator(linear, numticks=7, base=0))
-        groups: list[tuple[Tone, float, IntArray]] = [
-            ("main", 2.2, keep[~special[keep]]),
-            ("warn", 4.5, keep[special[keep]]),
-        ]
-        for tone, radius, rows in groups:
-            tips = [f"{ids[i]}: {number(float(returns[i]))}" for i in rows]
-            dots(axes, rows, returns[rows], tone, tips=tips, radius=radius)
+        tips = [f"{ids[i]}: {number(float(returns[i]))}" for i in keep]
+        dots(axes, keep, returns[keep], "main", tips=tips, radius=2.2)
         if returns.min() < 0 < returns.max():
             rule(axes, y=0.0, dashed=False)
         name_axes(axes, x=f"place of the {noun} in the rows shown", y=y_title)
@@ -325,7 +278,6 @@ def returns_figure(
         alt=f"Returns of {n:,} {noun}s from {number(low)} to {number(high)}, "
         f"median {number(float(np.median(returns)))}.",
         caption=f"The return of each logged {noun}, in the order of the log.{beyond}{thinned}",
-        legend=[("main", f"{noun}s"), ("warn", "most influential")] if special.any() else [],
         numbers=table(
             (noun, "return"),
             [(str(ids[i]), float(returns[i])) for i in largest],
@@ -375,45 +327,15 @@ def weights_figure(weights: FloatArray, *, effective: float) -> Figure:
     )
 
 
-def influence_figure(diagnosis: Diagnosis) -> Figure:
-    """Return the effect of the most influential episodes on the mean and on a median of folds."""
-    found, noun = diagnosis.influence, diagnosis.noun
-    plain, robust = "plain estimate", f"median of {found.folds} folds"
-    names = [str(each.episode) for each in found.episodes]
-    effects = {
-        plain: [each.effect for each in found.episodes],
-        robust: [each.median_effect for each in found.episodes],
-    }
-    groups = [[str(each.group)] for each in found.episodes]
-    grouped = any(each.group is not None for each in found.episodes)
-    first = " and the ".join(f"{what} by {number(values[0])}" for what, values in effects.items())
-    return Figure(
-        key="influence",
-        draw=_bars(names, effects, ("warn", "good"), "effect on the estimate", signed),
-        alt=f"The {len(names)} most influential {noun}s; the first is {names[0]}, which moves the "
-        f"{first}.",
-        caption=f"How far each {noun} alone moves the plain estimate, {number(found.value)} by "
-        f"{found.estimator}: the estimate with it, minus the estimate without it.",
-        legend=[("warn", plain), ("good", robust)],
-        numbers=table(
-            (noun, *(["group"] if grouped else []), "effect", f"on the {robust}"),
-            [
-                (name, *(group if grouped else []), *both)
-                for name, group, *both in zip(names, groups, *effects.values(), strict=True)
-            ],
-        ),
-    )
-
-
-def decisive_figure(read: ReadEstimate, units: Sequence[DecisiveUnit], noun: str) -> Figure:
-    """Return how far each of the most decisive rows, episodes or groups moves the difference."""
-    shown = read.quantity.shown
+def decisive_figure(found: Influence, quantity: Quantity, noun: str) -> Figure:
+    """Return how far each of the most decisive rows, episodes or groups moves a number."""
+    shown, units = quantity.shown, found.units
     names = [each.label or each.name for each in units]
     effects = [shown(each.effect) for each in units]
     rows = any(each.row is not None for each in units)
     labels = any(each.label for each in units)
     places = ({noun: "label"} if labels else {}) | ({"row of the file": "row"} if rows else {})
-    title = f"effect on the difference, {read.quantity.title}"
+    title = f"effect on the {found.of}, {quantity.title}"
 
     def draw(width: float) -> Axes:
         axes = rows_axes(names, width=width)
@@ -425,12 +347,11 @@ def decisive_figure(read: ReadEstimate, units: Sequence[DecisiveUnit], noun: str
     return Figure(
         key="influence",
         draw=draw,
-        alt=f"The {len(units)} {noun}s that move the difference most; the first is {units[0].name}: "
+        alt=f"The {len(units)} {noun}s that move the {found.of} most; the first is {units[0].name}: "
         f"{signed(effects[0])}.",
-        caption=f"How far each {noun} alone moves the difference from what was logged: with it, minus "
-        f"without it.",
+        caption=f"How far each {noun} alone moves the {found.of}: with it, minus without it.",
         numbers=table(
-            (*places, read.noun, "effect", "difference without it"),
+            (*places, quantity.noun, "effect", "without it"),
             [
                 (
                     *(getattr(each, name) for name in places.values()),
@@ -507,15 +428,15 @@ def _is_wild(values: FloatArray) -> bool:
     return float(np.abs(values - np.median(values)).max()) > 8 * middle
 
 
-def _thinned(values: FloatArray, special: BoolArray, most: int = 1200) -> IntArray:
-    """Return the points to draw: the marked ones, others evenly by time, and more the larger."""
+def _thinned(values: FloatArray, most: int = 1200) -> IntArray:
+    """Return the points to draw: evenly by time, and more the larger."""
     n = len(values)
     if n <= most:
         return np.arange(n)
     ranks = np.geomspace(1, n, most // 2).astype(int) - 1  # without a gap below the largest
     largest = np.argsort(-np.abs(values - np.median(values)), kind="stable")[ranks]
     even = np.linspace(0, n - 1, most // 2).astype(int)
-    return np.unique(np.concatenate([largest, even, np.flatnonzero(special)]))
+    return np.unique(np.concatenate([largest, even]))
 
 
 def hill_figure(paths: Sequence[TailPath], chosen: Mapping[str, TailIndex]) -> Figure:
@@ -605,38 +526,3 @@ def _draw_tail(
         ends = np.array([start, float(distance[0])])
         beyond = np.maximum(index.k / n * (ends / start) ** -index.alpha, 0.5 / n)
         line(axes, ends, beyond, tone, dashed=True)
-
-
-def residual_figure(monitor: ResidualMonitor, worst: Sequence[tuple[int, str, float]]) -> Figure:
-    """Return the scale of Bellman residuals per window, and the worst rows: (row, id, δ)."""
-    starts, scale = monitor.starts, monitor.scale
-    sizes = [abs(delta) for _, _, delta in worst]
-
-    def draw(width: float) -> Axes:
-        axes = page_axes(260, width=width, left=66)
-        axes.set_yscale("log")
-        axes.margins(x=0.01)
-        line(axes, starts + monitor.window / 2, np.where(scale > 0, scale, np.nan), "main")
-        dots(
-            axes,
-            [row for row, _, _ in worst],
-            [size if size > 0 else math.nan for size in sizes],
-            "warn",
-            tips=[f"{name}, row {row}: {signed(delta, 4)}" for row, name, delta in worst],
-            radius=5,
-        )
-        name_axes(axes, x="row of the log", y="size of the residual")
-        return axes
-
-    return Figure(
-        key="residuals",
-        draw=draw,
-        alt=f"Residual scale over {len(starts)} windows, from {number(float(scale.min()))} to "
-        f"{number(float(scale.max()))}; the largest residual is "
-        f"{number(worst[0][2]) if worst else 'none'}.",
-        caption=f"The typical size of what the plain estimate does not explain of a row (its MAD in "
-        f"windows of {monitor.window:,} rows) and the worst ones. Over all rows the standard deviation "
-        f"is {number(monitor.ratio, 3)} times the MAD; about 1 would be Gaussian.",
-        legend=[("main", "typical size"), ("warn", "worst rows")],
-        numbers=table(("row", "episode", "residual"), worst),
-    )

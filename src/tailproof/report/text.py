@@ -382,7 +382,7 @@ def versions() -> dict[str, str]:
 
 
 #: Version of the keys that docs/json.md lists: raised when one is renamed, removed or changes meaning.
-SCHEMA = 1
+SCHEMA = 2
 #: Keys that only ``--json=full`` prints, at any depth.
 EVIDENCE = ("fold_values", "bad_folds", "choice", "diagnosis", "estimate")
 
@@ -393,7 +393,7 @@ def as_json(record: dict[str, Any]) -> str:
     >>> import numpy as np
     >>> print(as_json({"alpha": float("nan"), "k": np.int64(3)}))
     {
-      "schema": 1,
+      "schema": 2,
       "alpha": null,
       "k": 3
     }

@@ -392,8 +392,8 @@ class Scored(UncertainValue):
         first, second = self.influence, other.influence
         if first is None or second is None:
             return 0.0
-        sizes = float((first**2).sum() * (second**2).sum())
-        return float((first * second).sum()) / sizes**0.5 if sizes > 0 else 0.0
+        sizes = float((first**2).sum()) ** 0.5 * float((second**2).sum()) ** 0.5
+        return float((first * second).sum()) / sizes if sizes > 0 else 0.0
 
 
 IntervalKind = Literal["order", "t"]
