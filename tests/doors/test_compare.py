@@ -16,7 +16,7 @@ from tailproof.errors import CoverageWarning, FoldError, LevelError, MethodError
 from tailproof.estimators.ladder import is_settled
 from tailproof.log.log import discounted_returns
 from tailproof.noise import StudentT
-from tailproof.report.text import as_text
+from tailproof.report.terminal import as_text
 from tailproof.robust.gains import Scored
 from tailproof.robust.means import AdaptiveHuber
 from tailproof.robust.spreads import Hall

@@ -332,7 +332,7 @@ def test_results_become_text_json_and_frames(storm: Diagnosis):
     assert record["influence"]["units"][0]["label"] == storm.influence.units[0].label
     frame = storm.to_frame()
     assert list(frame.columns) == ["about", "quantity", "value", "low", "high"]
-    row = frame[(frame.about == "rewards") & (frame.quantity == "left tail index (hill)")].iloc[0]
+    row = frame[(frame.about == "rewards") & (frame.quantity == "left tail index")].iloc[0]
     assert row.value == storm.tails["rewards"].left.alpha
     assert set(frame.about) >= {"clustering", "overlap", "influence"}
 

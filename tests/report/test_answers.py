@@ -25,7 +25,8 @@ from tailproof.report.answers import (
     ranking_table,
 )
 from tailproof.report.blocks import Facts, Figure, Headline, Note, Section, Table, headline_of
-from tailproof.report.text import Quantity, as_text, count, first_screen, number
+from tailproof.report.terminal import as_text
+from tailproof.report.text import Quantity, count, first_screen, number
 
 
 @pytest.fixture(scope="module", params=["auto", "roam-dm", "roam-fqe", "lstd"])

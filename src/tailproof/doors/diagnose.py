@@ -501,7 +501,7 @@ class Diagnosis(Answered):
         return plot_diagnosis(self, of=of, ax=ax)
 
     def __str__(self) -> str:
-        from tailproof.report.text import as_text
+        from tailproof.report.terminal import as_text
 
         return as_text(self.blocks())
 
@@ -538,7 +538,7 @@ class Diagnosis(Answered):
         rows: list[tuple[str, str, float, float, float]] = []
         for name, report in self.tails.items():
             rows += [
-                (name, f"{tail.side} tail index ({tail.method})", tail.alpha, tail.low, tail.high)
+                (name, f"{tail.side} tail index", tail.alpha, tail.low, tail.high)
                 for tail in (report.left, report.right)
             ]
             lean = report.asymmetry

@@ -21,7 +21,8 @@ class Answered:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        from tailproof.report.text import as_text, first_screen
+        from tailproof.report.terminal import as_text
+        from tailproof.report.text import first_screen
 
         return as_text(first_screen(self.blocks()))
 

@@ -1,7 +1,7 @@
 """An answer as a list of blocks: what is said, in the order in which it is read.
 
-`tailproof.report.answers` makes the blocks of a result. `tailproof.report.terminal` prints them,
-`tailproof.report.html` writes pages and notebook cells, `tailproof.report.text` plain text.
+`tailproof.report.answers` makes the blocks of a result. `tailproof.report.terminal` prints them or
+returns plain text, `tailproof.report.html` writes pages and notebook cells.
 """
 
 from __future__ import annotations

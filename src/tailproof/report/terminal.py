@@ -1,4 +1,4 @@
-"""Blocks for a terminal, and text that any terminal can show."""
+"""Blocks for a terminal or as plain text, and text that any terminal can show."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable
 from functools import singledispatch
+from io import StringIO
 from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
@@ -76,8 +77,9 @@ def _(block: Table) -> Any:
         title_justify="left",
         show_header=any(block.columns),
     )
-    for column in block.columns:
-        grid.add_column(column, overflow="fold")
+    for place, title in enumerate(block.columns):
+        is_text = any(isinstance(row[place], str) for row in block.rows)
+        grid.add_column(Text(title, justify="left" if is_text else "right"), overflow="fold")
     for row in block.rows:
         cells = (shown_cell(cell, block.digits) for cell in row)
         grid.add_row(
@@ -104,6 +106,23 @@ def show(console: Console, blocks: Iterable[Block | Section]) -> None:
     """Print blocks, with control characters made visible."""
     for each in blocks:
         console.print(_Visible(rendered(each)))
+
+
+_UNBROKEN = 10_000  # a width at which no line of text is broken
+
+
+def as_text(answer: Iterable[Block | Section]) -> str:
+    """Return an answer as plain text.
+
+    >>> print(as_text([Headline("It is better.", "better"), Table(("", "gain"), (("a", 1.5),))]))
+    It is better.
+    Better.
+        gain
+    a  1.500
+    """
+    written = StringIO()
+    show(Console(file=written, width=_UNBROKEN, color_system=None, highlight=False), answer)
+    return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
 
 
 def console_for(file: TextIO) -> Console:

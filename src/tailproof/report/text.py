@@ -1,4 +1,4 @@
-"""Numbers, units and blocks as plain text; results as JSON."""
+"""Numbers and units as text; results as JSON."""
 
 from __future__ import annotations
 
@@ -8,23 +8,11 @@ import platform
 import re
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, fields, replace
-from functools import singledispatch
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from tailproof.files import plain
-from tailproof.report.blocks import (
-    Answer,
-    Block,
-    Cell,
-    Facts,
-    Figure,
-    Headline,
-    Note,
-    Points,
-    Section,
-    Table,
-)
+from tailproof.report.blocks import Answer, Block, Cell, Facts, Figure, Section, Table
 
 if TYPE_CHECKING:
     from tailproof.doors.estimate import ValueUnit
@@ -285,56 +273,6 @@ def facts_line(block: Facts) -> str:
     return "; ".join(each)
 
 
-@singledispatch
-def lines_of(block: object) -> list[str]:
-    """Return a block as lines of plain text."""
-    raise TypeError(f"There is no text of {type(block).__name__}.")
-
-
-@lines_of.register
-def _(block: Headline) -> list[str]:
-    return [block.text, *([f"{block.verdict.capitalize()}."] if block.verdict else [])]
-
-
-@lines_of.register
-def _(block: Facts) -> list[str]:
-    return [facts_line(block)]
-
-
-@lines_of.register
-def _(block: Note) -> list[str]:
-    return [block.text]
-
-
-@lines_of.register
-def _(block: Points) -> list[str]:
-    return [f"- {each}" for each in block.sentences]
-
-
-@lines_of.register
-def _(block: Table) -> list[str]:
-    rows = [[shown_cell(cell, block.digits) for cell in row] for row in block.rows]
-    widths = [max(map(len, column)) for column in zip(block.columns, *rows, strict=True)]
-    numeric = [not any(isinstance(row[i], str) for row in block.rows) for i in range(len(widths))]
-    return [
-        "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ).rstrip()
-        for row in ([block.columns] if any(block.columns) else []) + rows
-    ]
-
-
-@lines_of.register
-def _(block: Figure) -> list[str]:
-    return lines_of(block.numbers)
-
-
-@lines_of.register
-def _(block: Section) -> list[str]:
-    return ["", block.title, *(line for each in block.blocks for line in lines_of(each))]
-
-
 def first_screen(answer: Iterable[Block | Section]) -> list[Block]:
     """Return what a terminal shows first: everything but pictures and sections."""
     return [each for each in answer if not isinstance(each, Figure | Section)]
@@ -353,18 +291,6 @@ def details(answer: Answer) -> list[Section]:
             ]
             found += [replace(section, blocks=tuple(new))] if new else []
     return found
-
-
-def as_text(answer: Iterable[Block | Section]) -> str:
-    """Return an answer as plain text.
-
-    >>> print(as_text([Headline("It is better.", "better"), Table(("", "gain"), (("a", 1.5),))]))
-    It is better.
-    Better.
-        gain
-    a  1.500
-    """
-    return "\n".join(line for each in answer for line in lines_of(each))
 
 
 PACKAGES = ("tailproof", "numpy", "scipy", "scikit-learn", "pyarrow")

@@ -92,9 +92,6 @@ def _exponent(values: FloatArray) -> int:
     return max(math.frexp(float(np.abs(values).max()))[1], -1000)
 
 
-Estimator = Literal["hill", "moment", "pickands"]
-
-
 def hill_path(descending: FloatArray) -> FloatArray:
     """Return ξ_k = (1/k) Σ_{i≤k} log(X_(i)/X_(k+1)) for k = 1, …, m − 1 (Hill 1975)."""
     return _log_moments(descending)[0]
@@ -113,65 +110,27 @@ def moment_path(descending: FloatArray) -> FloatArray:
     return np.where(spread > 1e-12, path, np.nan)
 
 
-def pickands_path(descending: FloatArray) -> FloatArray:
-    """Return ξ_k = log₂((X_(k) − X_(2k))/(X_(2k) − X_(4k))) for k = 1, …, m // 4 (Pickands 1975).
-
-    It is invariant under shifts and scaling of the sample.
-    """
-    k = np.arange(1, len(descending) // 4 + 1)
-    upper = descending[k - 1] - descending[2 * k - 1]
-    lower = descending[2 * k - 1] - descending[4 * k - 1]
-    path = np.full(len(k), np.nan)
-    spaced = (upper > 0) & (lower > 0)
-    path[spaced] = np.log2(upper[spaced]) - np.log2(lower[spaced])
-    return path
-
-
-def deviation(method: Estimator, shape: FloatArray) -> FloatArray:
-    """Return σ(ξ), where √k·(ξ_k − ξ) tends to N(0, σ²) as k grows and k/n falls.
-
-    Hill: ξ. Moment: √(1 + ξ²) for ξ ≥ 0, and the longer expression of Dekkers, Einmahl and de Haan
-    (1989) below. Pickands: ξ·√(2^(2ξ+1) + 1)/(2·(2^ξ − 1)·log 2).
-    """
-    if method == "hill":
-        return shape
-    if method == "moment":
-        s = np.minimum(shape, 0)
-        twice, thrice = 1 - 2 * s, 1 - 3 * s
-        last = (5 - 11 * s) * twice / (thrice * (1 - 4 * s))
-        bounded = (1 - s) ** 2 * twice * (4 - 8 * twice / thrice + last)
-        return np.sqrt(np.where(shape >= 0, 1 + shape**2, bounded))
-    s = np.where(np.abs(shape) < 1e-6, 1e-6, shape)  # 0/0 at ξ = 0, continuous there
-    power = 2 ** np.minimum(s, 100)  # beyond this the ratio of powers is constant
-    spread: FloatArray = s * np.sqrt(2 * power**2 + 1) / (2 * (power - 1) * np.log(2))
-    return spread
-
-
 def alpha_interval(
-    method: Estimator, shape: FloatArray, k: IntArray, *, level: float, theta: float
+    shape: FloatArray, k: IntArray, *, level: float, theta: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of an interval for α = 1/ξ, infinite where ξ ≤ 0 cannot be excluded.
+    """Return the ends of an interval for α = 1/ξ from Hill's estimates ξ_k.
 
-    Hill: k·ξ_k/ξ is Gamma(k, 1) for exact Pareto values, so α lies between the Gamma quantiles over
-    k·ξ_k. The others: 1/(ξ_k ± z·σ(ξ_k)/√k). Clustered values count as θ·k, not k.
+    k·ξ_k/ξ is Gamma(k, 1) for exact Pareto values, so α lies between the Gamma quantiles over k·ξ_k.
+    Clustered values count as θ·k, not k.
     """
     count = k * theta
     miss = (1 - level) / 2
-    if method == "hill":
-        with np.errstate(divide="ignore"):
-            alpha = 1 / shape
-        low, high = (
-            alpha * scipy.special.gammaincinv(count, share) / count for share in (miss, 1 - miss)
-        )
-        return low, high
-    half = -scipy.special.ndtri(miss) * deviation(method, shape) / np.sqrt(count)
-    return invert(shape + half), invert(shape - half)
+    low, high = (
+        invert(shape) * scipy.special.gammaincinv(count, share) / count
+        for share in (miss, 1 - miss)
+    )
+    return low, high
 
 
 def invert(shape: FloatArray) -> FloatArray:
-    """Return α = 1/ξ, infinite for ξ ≤ 0."""
-    alpha = 1 / np.where(shape > 0, shape, 1)
-    return np.where(shape > 0, alpha, np.where(shape <= 0, np.inf, np.nan))
+    """Return α = 1/ξ, infinite for ξ = 0."""
+    with np.errstate(divide="ignore"):
+        return 1 / shape
 
 
 def stable_k(k: IntArray, shape: FloatArray, spread: FloatArray, *, tolerance: float = 3.0) -> int:
@@ -206,7 +165,6 @@ Side = Literal["right", "left"]
 
 #: With fewer values, a quarter of the sample has fewer than ten extremes.
 FEWEST = 40
-_PATHS = {"hill": hill_path, "moment": moment_path, "pickands": pickands_path}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +176,6 @@ class TailIndex:
     high: float = math.nan
     k: int = 0  # number of extremes used
     threshold: float = math.nan  # sample value beyond which they lie
-    method: Estimator
     side: Side
     level: float
     reason: str = ""  # why there is no estimate; empty if there is one
@@ -234,7 +191,7 @@ class TailIndex:
             return f"{self.side} tail: not estimable, {self.reason}"
         return (
             f"{self.side} tail: α = {self.alpha:.2f} [{self.low:.2f}, {self.high:.2f}] "
-            f"({self.method}, {self.k} extremes beyond {self.threshold:.4g})"
+            f"(Hill, {self.k} extremes beyond {self.threshold:.4g})"
         )
 
 
@@ -247,7 +204,6 @@ class TailPath:
     low: FloatArray  # (m,)
     high: FloatArray  # (m,)
     threshold: FloatArray  # (m,)
-    method: Estimator
     side: Side
     level: float
 
@@ -259,35 +215,30 @@ class _Tail:
     values: FloatArray  # (m,)
     centre: float
     side: Side
-    method: Estimator
 
     @classmethod
-    def of(
-        cls, x: FloatArray, side: Side, method: Estimator, centre: float | None, most: int
-    ) -> _Tail:
+    def of(cls, x: FloatArray, side: Side, centre: float | None, most: int) -> _Tail:
         """Return the part of a tail needed for k up to `most`; the default centre is the median."""
         n = len(x)
         if centre is None:
             centre = float(median_of(x))
-        kept = min(n, 4 * most if method == "pickands" else most + 1)
+        kept = min(n, most + 1)
         if kept > 0 and is_sorted(x):
             x = x[n - kept :] if side == "right" else x[:kept]
         beyond = x - centre if side == "right" else centre - x
         if 0 < kept < len(beyond):
             beyond = np.partition(beyond, n - kept)[n - kept :]
         ordered = np.sort(beyond)[::-1]
-        if method != "pickands":  # the others take logarithms
-            ordered = ordered[ordered > 0]
-        return cls(ordered, centre, side, method)
+        return cls(ordered[ordered > 0], centre, side)
 
     @cached_property
     def shape(self) -> FloatArray:
-        """The estimates of ξ at each k from 1 up."""
-        return _PATHS[self.method](self.values) if len(self.values) > 1 else np.empty(0)
+        """Hill's estimates of ξ at each k from 1 up."""
+        return hill_path(self.values) if len(self.values) > 1 else np.empty(0)
 
     def threshold(self, k: IntArray) -> FloatArray:
         """Return the sample value beyond which the extremes for k lie."""
-        edge = self.values[4 * k - 1 if self.method == "pickands" else k]
+        edge = self.values[k]
         return self.centre + edge if self.side == "right" else self.centre - edge
 
 
@@ -295,13 +246,12 @@ def tail_index(
     x: npt.ArrayLike,
     *,
     side: Side = "right",
-    method: Estimator = "hill",
     k: int | None = None,
     centre: float | None = None,
     level: float = 0.95,
     theta: float = 1.0,
 ) -> TailIndex:
-    """Estimate the index of one tail of a sample, with a stable k chosen from the data.
+    """Estimate the index of one tail of a sample by Hill's estimator, with a stable k.
 
     The tail consists of the values beyond `centre`, so that shifting or rescaling the sample changes
     only the threshold. Without k: over k from max(10, n^⅓) to n/4, spaced by a factor 1.5, the
@@ -311,10 +261,8 @@ def tail_index(
     wider.
 
     The constants were chosen on nine distributions. On eleven others (α from 1.2 to 3) with n = 500 to
-    20,000, Hill's 95 % interval covers α in 94 to 96 % of samples on average and in 85 to 91 % on the
-    worst, a log-gamma; the moment estimator's in 91 to 93 % (worst 86 %), Pickands' in 96 to 97 %
-    (worst 92 %) and twice as wide. Hill's estimate of a light tail is finite but grows with n; the
-    moment estimator's is infinite.
+    20,000, the 95 % interval covers α in 94 to 96 % of samples on average and in 85 to 91 % on the
+    worst, a log-gamma. The estimate of a light tail is finite but grows with n.
 
     Parameters
     ----------
@@ -322,13 +270,11 @@ def tail_index(
         The sample, finite.
     side
         "right" or "left".
-    method
-        "hill" (sharpest for power tails), "moment" (also for light tails) or "pickands".
     k
         The number of extremes; by default chosen from the data. A given k has only its own interval.
     centre
         The origin of distances in the tail; by default the median. Use 0 for positive data that start
-        there. Pickands' estimator needs none.
+        there.
     level
         Level of the interval.
     theta
@@ -344,15 +290,15 @@ def tail_index(
     >>> print(tail_index(np.repeat([0.0, 1.0], 500)))
     right tail: not estimable, its 11 largest values take 1 distinct value(s) and 4 are needed
     """
-    x = _checked(x, side, method, level, theta)
-    unknown = TailIndex(method=method, side=side, level=level)
+    x = _checked(x, side, level, theta)
+    unknown = TailIndex(side=side, level=level)
     n = len(x)
     alone = max(10, round((n * theta) ** (1 / 3)))  # smallest number of clusters for a choice of k
     fewest = math.ceil(alone / theta) if k is None else k
     if k is None and n < FEWEST:
         reason = f"the sample has {n} values and at least {FEWEST} are needed"
         return replace(unknown, reason=reason)
-    tail = _Tail.of(x, side, method, centre, n // 4 if k is None else k)
+    tail = _Tail.of(x, side, centre, n // 4 if k is None else k)
     shape, beyond = tail.shape, len(tail.values)
     if k is not None and not 2 <= k <= len(shape):
         raise MethodError(
@@ -372,14 +318,11 @@ def tail_index(
     if k is None:  # the k to report, and a smaller one to show its bias
         points = 1 + math.ceil(math.log(len(shape) / fewest, 1.5))
         grid = geometric_grid(fewest, len(shape), points)
-        spread = deviation(method, shape[grid - 1]) / math.sqrt(theta)
-        stable = stable_k(grid, shape[grid - 1], spread) // 6
+        # √k·(ξ_k − ξ) tends to N(0, ξ²)
+        stable = stable_k(grid, shape[grid - 1], shape[grid - 1] / math.sqrt(theta)) // 6
         pair = np.array([max(stable, fewest), max(stable // 4, fewest)])
     at = shape[pair - 1]
-    if not np.isfinite(at).all():
-        reason = f"ties among its {pair[0] + 1} largest values leave no spacing"
-        return replace(unknown, reason=reason)
-    low, high = alpha_interval(method, at, pair, level=level, theta=theta)
+    low, high = alpha_interval(at, pair, level=level, theta=theta)
     return replace(
         unknown,
         alpha=float(invert(at)[0]),
@@ -394,7 +337,6 @@ def tail_path(
     x: npt.ArrayLike,
     *,
     side: Side = "right",
-    method: Estimator = "hill",
     centre: float | None = None,
     points: int | None = None,
     level: float = 0.95,
@@ -404,7 +346,7 @@ def tail_path(
 
     Parameters
     ----------
-    x, side, method, centre, level, theta
+    x, side, centre, level, theta
         As in `tail_index`.
     points
         Keep at most this many k, spaced geometrically, as a plot needs; all by default.
@@ -416,8 +358,8 @@ def tail_path(
     >>> len(path.k), bool(path.low[199] < 2 < path.high[199])
     (1000, True)
     """
-    x = _checked(x, side, method, level, theta)
-    tail = _Tail.of(x, side, method, centre, len(x) // 4)
+    x = _checked(x, side, level, theta)
+    tail = _Tail.of(x, side, centre, len(x) // 4)
     shape = tail.shape
     if not len(shape):
         raise MethodError(
@@ -425,7 +367,7 @@ def tail_path(
             f"{len(tail.values)}; choose another centre, or ask tail_index what is missing."
         )
     k = np.arange(1, len(shape) + 1) if points is None else geometric_grid(1, len(shape), points)
-    low, high = alpha_interval(method, shape[k - 1], k, level=level, theta=theta)
+    low, high = alpha_interval(shape[k - 1], k, level=level, theta=theta)
     alpha, threshold = invert(shape[k - 1]), tail.threshold(k)
     return TailPath(
         k=k,
@@ -433,17 +375,13 @@ def tail_path(
         low=low,
         high=high,
         threshold=threshold,
-        method=method,
         side=side,
         level=level,
     )
 
 
-def _checked(
-    x: npt.ArrayLike, side: Side, method: Estimator, level: float, theta: float
-) -> FloatArray:
+def _checked(x: npt.ArrayLike, side: Side, level: float, theta: float) -> FloatArray:
     require(OneOf(*get_args(Side)), side=side)
-    require(OneOf(*get_args(Estimator)), method=method)
     check_level(level)
     check_theta(theta)
     return as_sample("x", x)

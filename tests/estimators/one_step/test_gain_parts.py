@@ -10,7 +10,7 @@ from tailproof.estimators.one_step import evaluate_rows
 from tailproof.means import TailPooled
 from tailproof.profile.one_step import OneStepRows
 from tailproof.report.answers import estimate_answer
-from tailproof.report.text import as_text
+from tailproof.report.terminal import as_text
 
 
 def shop(seed, n=3_000, *, cost=0.0, sign=1, **options):
