@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from examples.storm.story import DAYS, HUB, PLAIN, STORMY, TONES, WEEKS, estimates_axes, season_of
 from tailproof.report.figures import pooling_figure
 from tailproof.report.html import stylesheet
-from tailproof.report.plots import COLOURS, colour_of, page_axes
+from tailproof.report.plots import COLOURS, colour_of, on_page, page_axes
 from tailproof.report.svg import as_svg
 
 SHOWN = (PLAIN, DAYS, WEEKS)
@@ -69,7 +69,7 @@ def gains() -> str:
     names: dict[str, Any] = {}
     exec(page.split("```python\n")[1].split("```")[0], names)
     figure = pooling_figure(names["estimate"].gain.pooling)
-    return alone(figure.draw(700), figure.alt)
+    return alone(on_page(figure, 700), figure.alt)
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ MISTAKES = {
     ),
     "one column for two parts": (
         ("evaluate", "log.csv", "--state", "age,spend", "--reward", "spend", *ALWAYS),
-        "A column plays one part. Got 'spend' for reward and state",
+        "A column can be one part of the log only. Got 'spend' for reward and state",
     ),
     "an identifier as a state": (
         ("evaluate", "log.csv", "--state", "customer", "--episode", "-", *ALWAYS),

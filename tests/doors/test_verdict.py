@@ -30,7 +30,7 @@ def test_an_index_just_above_one_is_said_without_overflow(heavy_shape):
 
 def test_an_index_just_below_two_is_no_reason_to_complain(heavy_shape):
     """At α = 1.99 half the error takes 4 times the log, as it does with light tails."""
-    assert not any("half its error" in each for each in improvements(heavy_shape, 1.99))
+    assert not any("to halve its error" in each for each in improvements(heavy_shape, 1.99))
     assert any("takes 8 times" in each for each in improvements(heavy_shape, 1.5))
 
 

@@ -86,7 +86,7 @@ def asked_for(
         else:
             usual = Cap.named(cap).mirrored if quantity.is_cost else Cap.named(cap)
             what = "costs" if quantity.is_cost else "rewards"
-            notes.append(f"With {what} capped at their percentile {usual.percentile:g} {would}.")
+            notes.append(f"With {what} capped at percentile {usual.percentile:g}, {would}.")
     shown = [table(("", "estimate", f"{percent(level)} interval"), rows)] if rows else []
     return found, [*shown, *(Note(text, "soft") for text in notes)]
 

@@ -47,7 +47,7 @@ GUARDRAILS = option(
     metavar="COLUMN",
 )
 MARGINS = option(
-    "Harm of a guardrail that is tolerated: --margin visits=2%, or an amount.",
+    "Harm to a guarded outcome that is tolerated: --margin visits=2%, or an amount.",
     default=[],
     metavar="COLUMN=AMOUNT",
 )

@@ -129,8 +129,8 @@ class LearnOptions:
         default=False,
     )
     at_most: list[str] = option(
-        "Largest share of rows that may get an action, or its largest mean cost with the state column "
-        "of the cost: 'voucher=1.5 of price'. Repeat it for several.",
+        "Largest share of rows that may get an action, or its largest mean cost per row, with the "
+        "state column that holds the cost: 'voucher=1.5 of price'. Repeat it for several.",
         default=[],
         metavar="ACTION=20%",
     )

@@ -137,7 +137,7 @@ class LogOptions:
     )
     reward: str | None = column_option("Reward column; -NAME where less is better.")
     episode: str | None = column_option(
-        "Rows of one episode share it, or all of a,b. - makes every row an episode."
+        "The same for all rows of an episode (several columns: a,b). - makes every row an episode."
     )
     step: str | None = column_option("Orders the rows of an episode.")
     next_state: str | None = column_option("Next states; derived from the next row where absent.")
@@ -162,7 +162,7 @@ class LogOptions:
         panel=COLUMNS,
     )
     categorical: str | None = column_option(
-        "Columns of numbers that are names: a,b,c; the action's too, such as a menu of prices."
+        "Columns whose numbers are names, not amounts: a,b,c; the action's too, such as a few prices."
     )
     categories: int = option(
         "Variables that a text column may become; rarer texts are put together.",
@@ -171,7 +171,7 @@ class LogOptions:
         min=2,
     )
     cost: list[str] = option(
-        "What an action costs, off the reward wherever it is taken: --cost voucher=2.5.",
+        "What an action costs, subtracted from the reward where it is taken: --cost voucher=2.5.",
         default=[],
         panel=COLUMNS,
         metavar="ACTION=AMOUNT",
@@ -183,8 +183,8 @@ class LogOptions:
         panel=MEMORY,
     )
     budget: float | None = option(
-        "GB that a log and the work on it may take: what needs more takes a sample, and says so. By "
-        "default a quarter of the memory.",
+        "Largest memory in GB for a log and the work on it: what needs more uses a sample, and says "
+        "so. By default a quarter of the memory.",
         panel=MEMORY,
         min=0.0,
     )
@@ -377,12 +377,12 @@ class EngineOptions(ClusterOptions):
     """The engine for passes over a log."""
 
     workers: int | None = option(
-        "Threads on this machine; one a core with --engine local, else a single one.",
+        "Threads on this machine: by default one for each core with --engine local, otherwise one.",
         panel=ENGINE,
         min=1,
     )
     checkpoint: Path | None = option(
-        "A folder for progress: the same command, started again, goes on where it was.",
+        "A folder that keeps progress: the same command, started again, continues from there.",
         panel=ENGINE,
         file_okay=False,
     )

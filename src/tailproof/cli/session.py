@@ -68,7 +68,7 @@ class Session:
     """
 
     numbers: bool = _flag(
-        "Print one JSON object and nothing else: a page of numbers. --json=full adds all evidence.",
+        "Print one JSON object and nothing else, the main numbers. --json=full adds all evidence.",
         "--json",
     )
     full: bool = _flag("", FULL, hidden=True)

@@ -692,7 +692,9 @@ def learn_with_memory(careful: CarefulLearning) -> Learned:
     """Learn a policy that reads averages of the episode so far, or keep the logged behaviour."""
     profile = careful.profile
     if profile.memory is None:
-        said = "No memory is needed: the logged columns tell what came earlier in an episode does."
+        said = (
+            "No memory is needed: what came earlier tells nothing that the logged columns do not."
+        )
         learned = careful.learn()
         return replace(learned, reasons=(*learned.reasons, said))
     past = Summaries.fit(profile.log, profile.memory.columns)

@@ -261,9 +261,10 @@ class Comparison(Answered):
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw every candidate's gain over the baseline with its lower bound; return the Axes."""
-        from tailproof.report.plots import plot_comparison  # matplotlib is slow to import
+        from tailproof.report.figures import comparison_figure  # imports matplotlib
+        from tailproof.report.plots import shown
 
-        return plot_comparison(self, ax=ax)
+        return shown(comparison_figure(self), ax)
 
     def blocks(self) -> Answer:
         """Return the answer as blocks, which notebooks, terminals and pages show."""

@@ -94,9 +94,10 @@ class TargetingCurve:
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the gain against the share, with its band; return the Axes."""
-        from tailproof.report.rule import plot_curve
+        from tailproof.report.plots import shown
+        from tailproof.report.rule import curve_figure
 
-        return plot_curve(self, ax=ax)
+        return shown(curve_figure(self), ax)
 
 
 def targeting_curve(

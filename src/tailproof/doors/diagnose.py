@@ -363,8 +363,8 @@ def _about_overlap(log: Log, overlap: Overlap) -> tuple[list[str], list[str]]:
     weights, problems, advice = overlap.weights, [], []
     if weights.effective < RULES.poor * weights.n:
         problems.append(
-            f"The weights leave {weights.effective:,.0f} effective samples of {weights.n:,}; the "
-            f"largest carries {weights.largest_share:.1%}."
+            f"The {weights.n:,} weights are worth {weights.effective:,.0f} equal ones (effective "
+            f"samples); the largest has {weights.largest_share:.1%} of all weight."
         )
     if weights.pareto.k >= weights.reliable_k:
         problems.append(
@@ -420,7 +420,7 @@ def _about_size(
     beside = _neighbours(log, influence)
     if shape.unit == "block" or beside:
         advice.append(
-            f"{beside}Name what episodes with shared events have in common (week, user, site) with "
+            f"{beside}If episodes share events, name what they have in common (week, user, site) with "
             f"--group, or Log.with_groups in Python, so that they are kept together."
         )
     if log.n_groups < RULES.fewest:
@@ -435,8 +435,8 @@ def _about_size(
         if factor > _SLOW:
             times = f"{factor:,.0f}" if factor < 1e3 else "more than a thousand"
             advice.append(
-                f"More data help the plain average little: half its error takes {times} times the "
-                f"log, where light tails take 4."
+                f"More data help the plain average little: to halve its error takes {times} times as "
+                f"many, where light tails take 4 times."
             )
     return advice
 

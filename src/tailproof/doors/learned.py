@@ -506,8 +506,8 @@ class Learned(Answered):
         ax
             Where to draw; by default new Axes.
         """
-        from tailproof.report.plots import plot_learned  # matplotlib is slow to import
-        from tailproof.report.rule import plot_rule
+        from tailproof.report.plots import plot_learned, shown  # matplotlib is slow to import
+        from tailproof.report.rule import rule_figure
         from tailproof.report.text import Quantity
 
         if of == "gain" or (of is None and not self.has_rule):
@@ -517,7 +517,7 @@ class Learned(Answered):
         log = self.held_out
         judged = JudgedRule.unjudged(self.rule) if log is None else self.judge_rule()
         reward = "reward" if log is None else log.reward_name
-        return plot_rule(judged, Quantity.named(reward, per="row"), ax=ax)
+        return shown(rule_figure(judged, Quantity.named(reward, per="row")), ax)
 
     def blocks(self) -> Answer:
         """Return the answer as blocks, which notebooks, terminals and pages show."""

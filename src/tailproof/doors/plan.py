@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tailproof.report.blocks import Answer
 
 _GROUPED = (
-    "Rows count as independent: if whole groups are assigned to an arm, it takes more of them."
+    "Rows count as independent: if whole groups are assigned to an arm, the test needs more rows."
 )
 #: How often a planned test decides, by default.
 POWER = 0.8

@@ -199,8 +199,8 @@ def returns_under(
     weights = cumulative_weights(for_log(policy, log), log)[log.starts[1:] - 1]
     if not weights.any():
         raise LogError(
-            "No logged episode takes the policy's actions throughout, so that no return is one of the "
-            "policy. Log some of its actions, or ask about a policy closer to the log."
+            "In no logged episode are all actions those of the policy, so no return tells about it. "
+            "Log some of its actions, or ask about a policy closer to the log."
         )
     units = None
     if per is not None:

@@ -158,7 +158,7 @@ class SequentialChoice(Choice):
         tails, sided, clustered = self.shape.sentences
         if self.skewed and not self.shape.skewed:
             seen = f"asymmetry {self.asymmetry:.0f}"
-            sided = f"Weighted for the policy, what they do not explain is skewed ({seen})."
+            sided = f"With the policy's weights, what they do not explain is skewed ({seen})."
         why = self._why_this_mean(self.shape)
         return f"Models of the value: {self.critic}.", tails, sided, clustered, why
 
@@ -169,8 +169,9 @@ class SequentialChoice(Choice):
         if self.pooling is not None and np.isfinite(self.pooling.begins):
             begins = f"{abs(self.pooling.begins):,.4g}"
             return (
-                f"The plain mean is taken, with sizes beyond about {begins} pooled over all actions as "
-                f"far as the log does not show that they differ; the interval does not assume it."
+                f"The plain mean is taken. Rewards beyond about {begins} are taken to be equally large "
+                f"under all actions, as far as the log does not show otherwise; the interval does not "
+                f"assume it."
             )
         if self.skewed:
             kept = "all" if self.estimator.startswith("plain mean") else "nearly all"

@@ -390,9 +390,9 @@ def _point(
     return (
         point,
         f"{base}, tail pooled",
-        f"Sizes beyond about {abs(paths.own.begins):,.4g} are pooled over all actions, as far as the "
-        f"log does not show that they differ: how often they come decides the point. The interval does "
-        f"not assume it.",
+        f"Rewards beyond about {abs(paths.own.begins):,.4g} are taken to be equally large under all "
+        f"actions, as far as the log does not show otherwise: how often they come decides the "
+        f"estimate. The interval does not assume it.",
     )
 
 
@@ -415,23 +415,23 @@ def _reasons(
     rows: OneStepRows, estimated: str | None, model: str, *, rare: bool, point: str, gain: float
 ) -> tuple[str, ...]:
     """Return how the log was evaluated, in sentences."""
-    said = "The logged propensities weigh the rows."
+    said = "Rows are weighted by the logged propensities."
     if estimated is not None:
         said = (
             f"No propensities were logged: they are estimated by {estimated}, cross-fitted over 5 "
             f"folds, and none is below 1 %."
         )
-    used = f"A model of the reward ({model}) makes the scores vary less, so they are doubly robust."
+    used = f"A model of the reward ({model}) makes the scores vary less: they are doubly robust."
     if rare:
         used = (
             f"Fewer than {RULES.rare_events} of the policy's rewards differ from the common one: every "
             f"one counts fully, and no model of the reward is fitted."
         )
     elif model == "none":
-        used = "No model of the reward makes the scores vary clearly less: plain weighted rewards."
+        used = "No model of the reward makes the scores vary clearly less: none is used."
     sampled = not rare and rows.count > 1.25 * TREE_ROWS
     more = {
-        "The trees learnt from a sample of 100,000 rows.": sampled,
+        "The trees are fitted to a sample of 100,000 rows.": sampled,
         "Rows of one group count as one observation.": rows.observations.name == "group",
         point: True,
         f"Plain importance sampling has {gain:.1f} times the standard error.": gain > 1.05,

@@ -128,10 +128,10 @@ def evaluate_in_pieces(task: Task, profile: LogProfile, *, seed: int) -> OneStep
         )
     weights, rewards = raw / mean, np.asarray(log.rewards, dtype=float)
     helps = _helps(weights[rows], direct[rows], predicted[rows], winsorised(some.rewards))
-    used = "A model of the reward makes the scores vary less, so they are doubly robust"
+    used = "A model of the reward makes the scores vary less: they are doubly robust"
     if not helps:
         direct, predicted = np.zeros(len(raw)), np.zeros(len(raw))
-        used = "No model of the reward makes the scores vary clearly less: plain weighted rewards"
+        used = "No model of the reward makes the scores vary clearly less: none is used"
     residual = weights * (rewards - predicted)
     scores = direct + residual
     influence = scores - scores.mean() - (weights - 1) * float(residual.mean())
@@ -155,7 +155,7 @@ def evaluate_in_pieces(task: Task, profile: LogProfile, *, seed: int) -> OneStep
             weights=raw,
         ),
         sentences=(
-            "The logged propensities weigh the rows.",
+            "Rows are weighted by the logged propensities.",
             f"{used}; fitted to {len(rows):,} rows, because more exceed the memory budget. All "
             f"{len(raw):,} rows are scored, and sizes of extremes are not pooled.",
         ),

@@ -539,11 +539,11 @@ def _unlike_cost(walked: Visits, explained: FloatArray) -> float:
 
 def _limits(blend: Blend, walked: Visits, error: float, groups: int) -> str:
     """Return what determines the width of the interval, in words."""
-    words = ["from the influence of each episode (or group) on the estimate"]
+    words = ["the influence of each episode (or group) on the estimate"]
     if blend.allowance > error:
         words.append("mostly an allowance for critics that disagree: the critic is the limit")
     elif blend.allowance > 0.2 * error:
-        words.append("with an allowance for critics that disagree")
+        words.append("an allowance for critics that disagree")
     if blend.lost > RULES.poor:
         words.append(
             f"{blend.lost:.0%} of what the policy would do has no similar row: overlap is the limit"

@@ -510,8 +510,8 @@ def _refuse_shared(chosen: dict[str, tuple[str, ...]]) -> None:
         for other in [*parts[i + 1 :], "state"]:
             if shared := set(chosen[part]) & set(chosen[other]):
                 raise LogError(
-                    f"A column plays one part. Got {sorted(shared)[0]!r} for {part} and {other}; "
-                    f"name another for one of them."
+                    f"A column can be one part of the log only. Got {sorted(shared)[0]!r} for {part} "
+                    f"and {other}; name another for one of them."
                 )
 
 

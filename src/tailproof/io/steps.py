@@ -267,8 +267,8 @@ def done_includes_timeouts(name: str | None, timeouts: int, done: int, notes: No
     if name is None or "done" not in name.lower() or not 0 < timeouts == done:
         return False
     notes.notes.append(
-        f"Every truncated row is {name} as well: {name} is read as the end of an episode for "
-        f"whatever reason, and terminated as {name} without truncated."
+        f"Every truncated row is {name} as well, so {name} is read as any end of an episode: rows "
+        f"count as terminated where {name} is true and truncated is not."
     )
     return True
 
@@ -347,7 +347,7 @@ def _terminated(steps: Steps, episodes: Runs) -> BoolArray:
             refuse_rows(
                 flag & ~ends,
                 f"{name} may be true only at the last row of an episode, and others follow",
-                "check the episode and step columns, or give what follows an episode of its own",
+                "check the episode and step columns, or give the rows after it another episode",
                 LogError,
                 row_of=episodes.was,
             )
@@ -485,7 +485,7 @@ def _copies_frequencies(weights: FloatArray, name: str, notes: Notes) -> IntArra
     notes.cautions.append(
         f"The weights in column {name!r}, from {used.min():g} to {weights.max():g}, are rounded to "
         f"multiples of {unit:.3g}, by {off:.1%} on average."
-        + (f" {lost} rows of the smallest weights count nothing." if lost else "")
+        + (f" {lost} rows of the smallest weights count 0 times." if lost else "")
     )
     return np.asarray(counts // np.gcd.reduce(counts))
 

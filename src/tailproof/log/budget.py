@@ -49,8 +49,8 @@ def sample_to_budget(
     if len(chosen) == 0:
         raise LogError(
             f"{who} may take {allowed / 1e9:.3g} GB, about {rows} of {log.n_transitions} "
-            f"transitions, and not even one {'group' if log.group_ids is not None else 'episode'} "
-            f"that was drawn is so short. Raise the budget, or use a method that reads a log in pieces."
+            f"transitions, and every {'group' if log.group_ids is not None else 'episode'} that was "
+            f"drawn is longer. Raise the budget, or use a method that reads a log in pieces."
         )
     taken = replace(log.take(chosen), budget=None)
     warnings.warn(

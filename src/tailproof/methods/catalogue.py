@@ -109,19 +109,21 @@ LEARNING: dict[str, Row] = {
     "ma": row("Mean of K critics: splitting alone.", FQI(), Split(5), Mean()),
     "room-vm": row("Median of K critics at each (s, a).", FQI(), Split(5), Median()),
     "p-room-vm": row(
-        "Low quantile of K critics, q as in the text.", FQI(), Split(5), Quantile(0.1)
+        "Low quantile of K critics, q as in the paper.", FQI(), Split(5), Quantile(0.1)
     ),
     "p-room-vm-released": row(
-        "The same, q as in the released code.", FQI(), Split(5), Quantile(0.4)
+        "The same, q as in the paper's code.", FQI(), Split(5), Quantile(0.4)
     ),
     "room-fqi": row("Median inside every Bellman target.", FQI(), Split(5), Median(), "backup"),
     "p-room-fqi": row(
-        "Low quantile in every target, q as in the text.", FQI(), Split(5), Quantile(0.1), "backup"
+        "Low quantile in every target, q as in the paper.", FQI(), Split(5), Quantile(0.1), "backup"
     ),
     "p-room-fqi-released": row(
-        "The same, q as in the released code.", FQI(), Split(5), Quantile(0.4), "backup"
+        "The same, q as in the paper's code.", FQI(), Split(5), Quantile(0.4), "backup"
     ),
-    "pb": row("Mean - 2 std over bootstraps: the text.", FQI(), Bootstrap(5), MeanMinusStd(2.0)),
+    "pb": row(
+        "Mean - 2 std over bootstraps: as in the paper.", FQI(), Bootstrap(5), MeanMinusStd(2.0)
+    ),
     "pb-released": row(
         "Mean - 1 std over out-of-bag episodes.", FQI(), OutOfBag(5), MeanMinusStd(1.0)
     ),

@@ -166,8 +166,8 @@ def _cluster(
     m, counts = int(codes.max()) + 1, np.bincount(codes)
     if _one_action(column, actions, n_actions):
         why = (
-            f"The action hardly ever varies among rows with the same {name} ({m:,} values): what its "
-            f"values differ by cannot be told from what the actions do."
+            f"Nearly all rows with the same {name} ({m:,} values) have the same action: differences "
+            f"between its values cannot be told from effects of the action."
         )
         return Cluster(name, labels, m, why, certain=True)
     alike, beyond_chance = _alike(codes, counts, residuals, ordered=numbers is not None)

@@ -79,7 +79,7 @@ class Memory:
             return Caution("hidden_state", f"{self} {then}")
         then = (
             "This method does not see them, and its values may be far off: use the default, or add to "
-            "the state what was done so far, such as how often."
+            "the state what happened so far, such as a count."
         )
         return Caution("hidden_state", f"{self} {then}", voids=True)
 

@@ -918,9 +918,10 @@ def pooling_section(path: PooledPath) -> Section:
     """Return the gain against the size at which pooling begins."""
     begins = f"at about {number(path.begins)}" if math.isfinite(path.begins) else "nowhere"
     said = (
-        f"The gain over what was logged is {signed(path.plain)} without pooling, "
-        f"{signed(float(path.gains[0]))} by how often alone, and {signed(path.gain)} averaged by risk, "
-        f"{percent(path.shares[-1])} of it without pooling; pooling begins {begins}."
+        f"The gain over what was logged is {signed(path.plain)} if every size counts as it is, and "
+        f"{signed(float(path.gains[0]))} if only how often extremes come counts. The answer is an "
+        f"average by risk: {signed(path.gain)}, {percent(path.shares[-1])} of it with every size as it "
+        f"is; pooling begins {begins}."
     )
     blocks = (Note(said), pooling_figure(path))
     return Section("pooling", "Where sizes of extremes are pooled", blocks, "Pooling")

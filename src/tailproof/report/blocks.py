@@ -94,7 +94,7 @@ class Figure:
     key
         Its anchor on a page.
     draw
-        Draws it at a width in pixels: pictures are drawn only where they are shown.
+        Draws it on Axes: pictures are drawn only where they are shown, on a page or in a notebook.
     alt
         What it shows, in one or two sentences.
     caption
@@ -103,14 +103,27 @@ class Figure:
         The plotted numbers.
     legend
         The meaning of the tones.
+    x, y
+        The titles of the axes.
+    names
+        Those of its rows, if it has any, each `row` pixels high.
+    height, left
+        Size and margin in pixels on a page, of a picture without rows; the height of one without a
+        frame depends on its width.
     """
 
     key: str
-    draw: Callable[[float], Axes]
+    draw: Callable[[Axes], None]
     alt: str
     caption: str
     numbers: Table
     legend: Sequence[tuple[Tone, str]] = ()
+    x: str = ""
+    y: str = ""
+    names: Sequence[str] = ()
+    row: float = 26
+    height: float | Callable[[float], float] = 280
+    left: float = 58
 
 
 @dataclass(frozen=True)

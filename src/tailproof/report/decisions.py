@@ -20,8 +20,8 @@ from tailproof.report.blocks import (
     below_first,
     table,
 )
-from tailproof.report.figures import finite, intervals_figure
-from tailproof.report.plots import IntervalRow, dots, line, name_axes, page_axes
+from tailproof.report.figures import finite, interval_row, intervals_figure
+from tailproof.report.plots import IntervalRow, dots, line
 from tailproof.report.text import Quantity, count, number, percent, signed
 from tailproof.robust.sensitivity import GAMMAS
 
@@ -71,12 +71,10 @@ def segment_rows(found: Segments) -> list[IntervalRow]:
     rows = []
     for each in found.segments:
         known, value = each.interval, quantity.shown(each.gain.value)
-        ends = (math.nan, math.nan) if known is None else quantity.ends(known.low, known.high)
+        ends = None if known is None else quantity.ends(known.low, known.high)
         tip = f"{each.name}: {signed(value)}, {each.verdict}"
         tone = _TONES.get(each.verdict.word, "main")
-        rows.append(
-            IntervalRow(name=each.name, value=value, low=ends[0], high=ends[1], tone=tone, tip=tip)
-        )
+        rows.append(interval_row(each.name, value, ends, tone, tip))
     return rows
 
 
@@ -189,7 +187,9 @@ def plan_blocks(plan: Plan) -> Answer:
     )
     figure = Figure(
         key="plan",
-        draw=lambda width: _draw_curve(plan, shown, width),
+        draw=lambda axes: _draw_curve(axes, plan, shown),
+        x=f"{quantity.per}s in each arm",
+        y=f"{gain} in {quantity.title}",
         alt=f"The {gain} that a test shows falls with its size: {number(gains[0])} with "
         f"{shown[0]:,}, {number(gains[-1])} with {shown[-1]:,} in each arm.",
         caption=f"The {gain} that is shown in {sure}, by {quantity.per}s in each arm.",
@@ -203,12 +203,8 @@ def share_text(value: float, whole: float) -> str:
     return percent(value / abs(whole), 2) if whole else ""
 
 
-def _draw_curve(plan: Plan, rows: list[int], width: float) -> Axes:
-    axes = page_axes(width=width)
+def _draw_curve(axes: Axes, plan: Plan, rows: list[int]) -> None:
     sizes = np.geomspace(rows[0], rows[-1], 60)
     line(axes, sizes, [plan.curve.detectable(size) for size in sizes], tone="main")
     dots(axes, rows, [plan.detectable(size) for size in rows], "main")
     axes.set_xscale("log")
-    quantity = Quantity.named(plan.reward, per=plan.per)
-    name_axes(axes, x=f"{quantity.per}s in each arm", y=f"gain in {quantity.title}")
-    return axes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,9 +21,6 @@ from tailproof.report.plots import (
     draw_hill,
     draw_intervals,
     line,
-    name_axes,
-    page_axes,
-    rows_axes,
     rule,
 )
 from tailproof.report.text import Quantity, change_text, count, number, percent, signed
@@ -39,17 +36,13 @@ if TYPE_CHECKING:
     from tailproof.robust.tails import TailIndex, TailPath
 
 
-def value_rows(read: ReadEstimate, name: str) -> list[IntervalRow]:
-    """Return the value of the policy and that of the logged one, with their intervals."""
-    nowhere = (math.nan, math.nan)
-    tones: tuple[Tone, Tone] = ("main", "second")
-    policy, logged = (name, read.value, read.ends), ("logged", read.logged_value, read.logged_ends)
-    rows = []
-    for (who, value, ends), tone in zip((policy, logged), tones, strict=True):
-        low, high = ends or nowhere
-        tip = f"{who}: {number(value)}, {number(low)} to {number(high)}"
-        rows.append(IntervalRow(name=who, value=value, low=low, high=high, tone=tone, tip=tip))
-    return rows
+def interval_row(
+    name: str, value: float, ends: tuple[float, float] | None, tone: Tone, tip: str = ""
+) -> IntervalRow:
+    """Return a value with its interval, if there is one; `tip` is by default both."""
+    low, high = ends or (math.nan, math.nan)
+    tip = tip or f"{name}: {number(value)}, {number(low)} to {number(high)}"
+    return IntervalRow(name=name, value=value, low=low, high=high, tone=tone, tip=tip)
 
 
 def intervals_figure(
@@ -60,19 +53,21 @@ def intervals_figure(
     `parts` are those of the figure, whose description is by default the rows.
     """
 
-    def draw(width: float) -> Axes:
-        axes = rows_axes([row.name for row in rows], width=width)
+    def draw(axes: Axes) -> None:
         draw_intervals(axes, rows, line=(0.0, against, "muted") if against else None)
-        name_axes(axes, x=title)
-        return axes
 
     alt = f"{title}: {'; '.join(row.tip for row in rows)}."
-    return Figure(**{"draw": draw, "alt": alt, **parts})
+    names = [row.name for row in rows]
+    return Figure(**{"draw": draw, "alt": alt, "names": names, "x": title, **parts})
 
 
-def value_figure(read: ReadEstimate, name: str) -> Figure:
-    """Return the value of the policy beside the logged one, with their intervals."""
-    rows = value_rows(read, name)
+def value_figure(read: ReadEstimate, name: str, *, beside: str = "logged") -> Figure:
+    """Return the value of the policy beside the logged one, or an empty row, with their intervals."""
+    rows = [interval_row(name, read.value, read.ends, "main")]
+    if beside == "logged":
+        rows.append(interval_row(beside, read.logged_value, read.logged_ends, "second"))
+    else:
+        rows.append(IntervalRow(name=beside, tone="second"))
     return intervals_figure(
         rows,
         title=f"{read.quantity.title} ({percent(read.level)} interval)",
@@ -124,8 +119,7 @@ def pooling_figure(path: PooledPath) -> Figure:
     labels = [number(x) if math.isfinite(x) else "none" for x in starts]
     centre = float(path.shares @ places)
 
-    def draw(width: float) -> Axes:
-        axes = page_axes(250, width=width)
+    def draw(axes: Axes) -> None:
         axes.margins(x=0.05, y=0.08)
         band(axes, places, path.gains - reach, path.gains + reach, "main")
         line(axes, places, path.gains, "main")
@@ -133,13 +127,14 @@ def pooling_figure(path: PooledPath) -> Figure:
         dots(axes, places, path.gains, "main", tips=tips, radius=4)
         dots(axes, [centre], [path.gain], "warn", tips=[f"used: {signed(path.gain)}"], radius=7)
         rule(axes, y=0.0)
-        name_axes(axes, x="size at which pooling begins", y="gain over what was logged")
         axes.set_xticks(places, labels)
-        return axes
 
     return Figure(
         key="pooling",
         draw=draw,
+        x="size at which pooling begins",
+        y="gain over what was logged",
+        height=250,
         alt=f"Gain by the size at which pooling begins, {labels[0]} to {labels[-1]}: "
         f"{', '.join(map(signed, path.gains))}; used: {signed(path.gain)}.",
         caption="On the left only how often extremes come counts, on the right every size as it is. "
@@ -164,17 +159,9 @@ def gain_rows(comparison: Comparison) -> list[IntervalRow]:
     rows = []
     for each in comparison.candidates:
         gain = read_candidate(each, comparison)
-        low, high = gain.ends or (math.nan, math.nan)
-        rows.append(
-            IntervalRow(
-                name=each.name,
-                value=gain.change,
-                low=low,
-                high=high,
-                tone=tones.get(gain.verdict.word, "main"),
-                tip=f"{each.name}: {signed(gain.change)}, {gain.verdict}",
-            )
-        )
+        tip = f"{each.name}: {signed(gain.change)}, {gain.verdict}"
+        tone = tones.get(gain.verdict.word, "main")
+        rows.append(interval_row(each.name, gain.change, gain.ends, tone, tip))
     return rows
 
 
@@ -216,17 +203,17 @@ def fold_figure(read: ReadEstimate) -> Figure:
     values = np.sort([shown(value) for value in read.estimate.fold_values.tolist()])
     value = read.value
 
-    def draw(width: float) -> Axes:
-        axes = page_axes(58 + 18 * min(len(values), 12), width=width, left=16, top=26)
+    def draw(axes: Axes) -> None:
         tips = [f"Fold value {number(each)}" for each in values]
         label = f"estimate {number(value)}"
         draw_folds(axes, values, value=value, interval=read.ends, label=label, tips=tips)
-        name_axes(axes, x=read.quantity.title)
-        return axes
 
     return Figure(
         key="folds",
         draw=draw,
+        x=read.quantity.title,
+        height=60 + 18 * min(len(values), 12),
+        left=16,
         alt=f"{count(len(values), 'fold value')} from {number(values[0])} to {number(values[-1])}; the "
         f"estimate is {number(value)}, the mean of the folds {number(values.mean())}.",
         caption=f"Each dot is the value from one fold of the episodes, sorted. Their range is "
@@ -248,10 +235,8 @@ def returns_figure(
     n = len(returns)
     keep = _thinned(returns)
     wild = _is_wild(returns)
-    y_title = f"return ({unit})" if unit else "return"
 
-    def draw(width: float) -> Axes:
-        axes = page_axes(270, width=width, left=66)
+    def draw(axes: Axes) -> None:
         axes.margins(x=0.01)
         if (
             wild
@@ -265,8 +250,6 @@ def returns_figure(
         dots(axes, keep, returns[keep], "main", tips=tips, radius=2.2)
         if returns.min() < 0 < returns.max():
             rule(axes, y=0.0, dashed=False)
-        name_axes(axes, x=f"place of the {noun} in the rows shown", y=y_title)
-        return axes
 
     largest = keep[np.argsort(-np.abs(returns[keep]), kind="stable")[:20]]
     beyond = " The axis is linear near zero and logarithmic beyond." if wild else ""
@@ -275,6 +258,10 @@ def returns_figure(
     return Figure(
         key="returns",
         draw=draw,
+        x=f"place of the {noun} in the rows shown",
+        y=f"return ({unit})" if unit else "return",
+        height=270,
+        left=66,
         alt=f"Returns of {n:,} {noun}s from {number(low)} to {number(high)}, "
         f"median {number(float(np.median(returns)))}.",
         caption=f"The return of each logged {noun}, in the order of the log.{beyond}{thinned}",
@@ -301,20 +288,20 @@ def weights_figure(weights: FloatArray, *, effective: float) -> Figure:
     ]
     tips = [f"the largest {percent(a)} carry {percent(b)}" for a, b in rows]
 
-    def draw(width: float) -> Axes:
-        axes = page_axes(250, width=width)
+    def draw(axes: Axes) -> None:
         axes.set_xscale("log")
         axes.set_ylim(0, 102)
         axes.margins(x=0.02)
         line(axes, 100 * shares, 100 * shares, "muted", dashed=True)
         line(axes, 100 * shares, 100 * cumulative[places - 1], "main")
         dots(axes, [100 * a for a, _ in rows], [100 * b for _, b in rows], "main", tips=tips)
-        name_axes(axes, x="largest weights, % of all rows", y="% of all weight")
-        return axes
 
     return Figure(
         key="weights",
         draw=draw,
+        x="largest weights, % of all rows",
+        y="% of all weight",
+        height=250,
         alt=f"Share of the total weight by the largest weights: {'; '.join(tips)}. "
         f"Effective sample size {number(effective, 3)} of {n:,}.",
         caption=f"How unevenly rows count for this policy. Equal weights would follow the dashed "
@@ -335,18 +322,12 @@ def decisive_figure(found: Influence, quantity: Quantity, noun: str) -> Figure:
     rows = any(each.row is not None for each in units)
     labels = any(each.label for each in units)
     places = ({noun: "label"} if labels else {}) | ({"row of the file": "row"} if rows else {})
-    title = f"effect on the {found.of}, {quantity.title}"
-
-    def draw(width: float) -> Axes:
-        axes = rows_axes(names, width=width)
-        tips = [f"{each.name}: {signed(x)}" for each, x in zip(units, effects, strict=True)]
-        draw_bars(axes, names, [("main", effects, tips)])
-        name_axes(axes, x=title)
-        return axes
-
+    tips = [f"{each.name}: {signed(x)}" for each, x in zip(units, effects, strict=True)]
     return Figure(
         key="influence",
-        draw=draw,
+        draw=lambda axes: draw_bars(axes, names, [("main", effects, tips)]),
+        x=f"effect on the {found.of}, {quantity.title}",
+        names=names,
         alt=f"The {len(units)} {noun}s that move the {found.of} most; the first is {units[0].name}: "
         f"{signed(effects[0])}.",
         caption=f"How far each {noun} alone moves the {found.of}: with it, minus without it.",
@@ -370,20 +351,18 @@ def share_figure(shares: Mapping[str, tuple[float, float]], *, most: int = 20) -
     """Return how often the policy and the log take each action."""
     rows = sorted(shares.items(), key=lambda each: -max(each[1]))[:most]
     names = [name for name, _ in rows]
-    percents = {
-        "policy": [100 * policy for _, (policy, _) in rows],
-        "log": [100 * log for _, (_, log) in rows],
-    }
+    series: list[tuple[Tone, list[float], list[str]]] = [("main", [], []), ("second", [], [])]
+    for name, both in rows:
+        for who, share, (_, lengths, tips) in zip(("policy", "log"), both, series, strict=True):
+            lengths.append(100 * share)
+            tips.append(f"{name}, {who}: {percent(share)}")
     said = "; ".join(f"{name} {percent(share)}" for name, (share, _) in rows)
     return Figure(
         key="actions",
-        draw=_bars(
-            names,
-            percents,
-            ("main", "second"),
-            "% of the logged states",
-            lambda value: percent(value / 100),
-        ),
+        draw=lambda axes: draw_bars(axes, names, series),
+        x="% of the logged states",
+        names=names,
+        row=32,
         alt=f"Shares of actions of the policy: {said}.",
         caption="How often the policy takes each action in the logged states, and how often the "
         "log took it.",
@@ -393,28 +372,6 @@ def share_figure(shares: Mapping[str, tuple[float, float]], *, most: int = 20) -
             [(name, *map(percent, share)) for name, share in shares.items()],
         ),
     )
-
-
-def _bars(
-    names: Sequence[str],
-    lengths: Mapping[str, Sequence[float]],
-    tones: tuple[Tone, Tone],
-    title: str,
-    text: Callable[[float], str],
-) -> Callable[[float], Axes]:
-    """Return what draws two bars per row, one tone per series."""
-
-    def draw(width: float) -> Axes:
-        axes = rows_axes(names, row=32, width=width)
-        series = [
-            (tone, xs, [f"{name}, {what}: {text(x)}" for name, x in zip(names, xs, strict=True)])
-            for tone, (what, xs) in zip(tones, lengths.items(), strict=True)
-        ]
-        draw_bars(axes, names, series)
-        name_axes(axes, x=title)
-        return axes
-
-    return draw
 
 
 def finite(*values: float) -> list[float | None]:
@@ -441,12 +398,6 @@ def _thinned(values: FloatArray, most: int = 1200) -> IntArray:
 
 def hill_figure(paths: Sequence[TailPath], chosen: Mapping[str, TailIndex]) -> Figure:
     """Return the tail index against the number of extremes, for each side."""
-
-    def draw(width: float) -> Axes:
-        axes = page_axes(280, width=width)
-        draw_hill(axes, paths, chosen)
-        return axes
-
     rows = []
     for path in paths:
         use = path.k >= FEWEST
@@ -456,7 +407,9 @@ def hill_figure(paths: Sequence[TailPath], chosen: Mapping[str, TailIndex]) -> F
     said = "; ".join(str(chosen[path.side]) for path in paths)
     return Figure(
         key="hill",
-        draw=draw,
+        draw=lambda axes: draw_hill(axes, paths, chosen),
+        x="number of extremes k",
+        y="tail index α",
         alt=f"Hill plot. {said}.",
         caption="Hill's estimate of each tail's index against the number of extremes that it "
         "uses, with its interval; the dot is the number that was chosen. A level stretch is a power "
@@ -478,18 +431,18 @@ def survival_figure(x: FloatArray, chosen: Sequence[TailIndex], *, what: str = "
     every = np.concatenate([d for _, d in sides]) if sides else np.array([1.0, 10.0])
     least = float(np.quantile(every, 0.25))
 
-    def draw(width: float) -> Axes:
-        axes = page_axes(280, width=width, left=70)
+    def draw(axes: Axes) -> None:
         axes.set(xscale="log", yscale="log", ylim=(0.5 / n, 1.0))
         axes.margins(x=0.03)
         for index, distance in sides:
             _draw_tail(axes, index, distance, least, centre, n)
-        name_axes(axes, x=f"distance of {what} from its median", y="share of rows beyond")
-        return axes
 
     return Figure(
         key="survival",
         draw=draw,
+        x=f"distance of {what} from its median",
+        y="share of rows beyond",
+        left=70,
         alt=f"Survival function of {what}, both tails, on logarithmic axes, {n:,} rows. "
         + " ".join(f"{index}." for index in chosen),
         caption="A straight line on these axes is a power tail, and its slope is minus the index "

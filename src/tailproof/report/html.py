@@ -136,15 +136,16 @@ _WIDE, _NARROW = 560.0, 320.0  # widths of a picture in pixels; a screen shows t
 
 @html.register
 def _(block: Figure) -> Markup:
-    from tailproof.report.svg import as_svg  # imports matplotlib
+    from tailproof.report.plots import on_page  # imports matplotlib
+    from tailproof.report.svg import as_svg
 
     keys = Markup("").join(
         Markup('<li><span class="key {}" aria-hidden="true"></span>{}</li>').format(*each)
         for each in block.legend
     )
     legend = Markup('<ul class="legend">{}</ul>').format(keys) if keys else ""
-    wide = as_svg(block.draw(_WIDE), block.alt, name="plot wide")
-    narrow = as_svg(block.draw(_NARROW), block.alt, name="plot narrow")
+    wide = as_svg(on_page(block, _WIDE), block.alt, name="plot wide")
+    narrow = as_svg(on_page(block, _NARROW), block.alt, name="plot narrow")
     numbers = Markup('<details class="numbers"><summary>Numbers</summary>{}</details>').format(
         html(block.numbers)
     )

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailproof.errors import TailproofError
-from tailproof.report.blocks import Tone
+from tailproof.report.blocks import Figure, Tone
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
     from tailproof.arrays import FloatArray
-    from tailproof.doors.compare import Comparison
     from tailproof.doors.diagnose import Diagnosis
     from tailproof.doors.estimate import Estimate
     from tailproof.doors.learned import Learned
@@ -41,6 +40,7 @@ COLOURS = {
 }
 
 FONT = 12.5
+_WIDTH = 6.4  # of a picture in a notebook, in inches
 
 
 def colour_of(tone: Tone) -> str:
@@ -58,9 +58,9 @@ def page_axes(
     bottom: float = 44,
 ) -> Axes:
     """Return axes for a picture on a page, sized in pixels, without pyplot's global state."""
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
-    figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+    figure = Canvas(figsize=(width / 72, height / 72), dpi=72)
     figure.patch.set_visible(False)
     frame = (left / width, bottom / height)
     axes = figure.add_axes((*frame, (width - left - right) / width, 1 - (top + bottom) / height))
@@ -82,7 +82,32 @@ def shown_axes(ax: Axes | None, *, height: float = 3.6) -> Axes:
         return ax
     from matplotlib import pyplot  # as in scikit-learn and pandas; not needed if `ax` is given
 
-    axes: Axes = pyplot.subplots(figsize=(6.4, height), layout="constrained")[1]
+    axes: Axes = pyplot.subplots(figsize=(_WIDTH, height), layout="constrained")[1]
+    return axes
+
+
+def on_page(figure: Figure, width: float) -> Axes:
+    """Return axes of a page with a picture, at a width in pixels."""
+    if figure.names:
+        axes = rows_axes(figure.names, row=figure.row, width=width)
+    elif callable(figure.height):  # lines of text, without a frame
+        axes = page_axes(figure.height(width), width=width, left=4, right=4, top=4, bottom=4)
+    else:
+        axes = page_axes(figure.height, width=width, left=figure.left)
+    return _drawn(figure, axes)
+
+
+def shown(figure: Figure, ax: Axes | None) -> Axes:
+    """Draw a picture on the given axes, or on new ones of a notebook, and return them."""
+    height = 1.2 + 0.4 * len(figure.names) if figure.names else 3.6
+    if callable(figure.height):
+        height = figure.height(72 * _WIDTH) / 72
+    return _drawn(figure, shown_axes(ax, height=height))
+
+
+def _drawn(figure: Figure, axes: Axes) -> Axes:
+    figure.draw(axes)
+    name_axes(axes, x=figure.x, y=figure.y)
     return axes
 
 
@@ -183,6 +208,8 @@ def rule(
 
 def name_axes(axes: Axes, *, x: str = "", y: str = "") -> None:
     """Set axis titles and short tick labels. Call it last, because ticks depend on the content."""
+    if not axes.axison:
+        return
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
     axes.set_xlabel(x, parse_math=False)  # a name from a log is never a formula
@@ -381,46 +408,33 @@ def draw_hill(axes: Axes, paths: Sequence[TailPath], chosen: Mapping[str, TailIn
     axes.margins(x=0.02)
     rule(axes, y=2.0, label="below 2: no variance")
     rule(axes, y=1.0, label="below 1: no mean", under=True)
-    name_axes(axes, x="number of extremes k", y="tail index α")
 
 
 def plot_estimate(estimate: Estimate, *, level: float, ax: Axes | None) -> Axes:
     """Draw the value with its interval, and the logged policy's value or the folds."""
     from tailproof.report.answers import ReadEstimate
-    from tailproof.report.figures import value_rows
+    from tailproof.report.figures import value_figure
 
-    axes, read = shown_axes(ax, height=2.0), ReadEstimate(estimate, level)
-    rows, folds = value_rows(read, "policy"), estimate.fold_values
-    if estimate.choice is None and len(folds) > 1:
-        rows[1] = IntervalRow(name="folds", tone="second")
-    draw_intervals(axes, rows)
-    if rows[1].name == "folds":
-        dots(axes, [read.quantity.shown(each) for each in folds], np.ones(len(folds)), "second")
-        axes.autoscale_view(scaley=False)
-    name_axes(axes, x=f"{read.quantity.title} ({level:.0%} interval)")
-    return axes
-
-
-def plot_comparison(comparison: Comparison, *, ax: Axes | None) -> Axes:
-    """Draw the difference of every candidate from the baseline, with its interval."""
-    from tailproof.report.figures import gain_rows
-
-    axes = shown_axes(ax, height=1.2 + 0.4 * len(comparison.candidates))
-    draw_intervals(axes, gain_rows(comparison), line=(0.0, comparison.baseline, "muted"))
-    name_axes(axes, x=f"difference, with bounds ({comparison.level:.0%} on each side, for all)")
+    read, folds = ReadEstimate(estimate, level), estimate.fold_values
+    if estimate.choice is not None or len(folds) <= 1:
+        return shown(value_figure(read, "policy"), ax)
+    axes = shown(value_figure(read, "policy", beside="folds"), ax)
+    dots(axes, [read.quantity.shown(each) for each in folds], np.ones(len(folds)), "second")
+    axes.autoscale_view(scaley=False)
     return axes
 
 
 def plot_diagnosis(diagnosis: Diagnosis, *, of: str, ax: Axes | None) -> Axes:
     """Draw the tail index of the quantity `of` against the number of extremes."""
+    from tailproof.report.figures import hill_figure
+
     if of not in diagnosis.tails:
         raise TailproofError(
             f"The diagnosis has tails of {', '.join(map(repr, diagnosis.tails))}. Got {of!r} instead."
         )
     report = diagnosis.tails[of]
     paths = [path for path in (report.right_path, report.left_path) if path is not None]
-    axes = shown_axes(ax)
-    draw_hill(axes, paths, {"right": report.right, "left": report.left})
+    axes = shown(hill_figure(paths, {"right": report.right, "left": report.left}), ax)
     if paths:
         axes.legend(frameon=False)
     return axes

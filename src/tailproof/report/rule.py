@@ -15,9 +15,6 @@ from tailproof.report.plots import (
     colour_of,
     dots,
     line,
-    name_axes,
-    page_axes,
-    shown_axes,
 )
 from tailproof.report.text import Quantity, minus, number, percent, signed
 
@@ -58,20 +55,15 @@ def rule_figure(judged: JudgedRule, quantity: Quantity) -> Figure:
     caption = "The rule."
     if known:
         caption = (
-            f"The rule; {quantity.title} in each leaf and its gain over what was logged there, by rows "
+            f"The rule: {quantity.title} in each leaf and its gain over what was logged there, on rows "
             f"it was not learned from. The intervals hold together with {percent(judged.level)} "
             f"confidence."
         )
 
-    def draw(width: float) -> Axes:
-        height = _height(judged, quantity, width)
-        axes = page_axes(height, width=width, left=4, right=4, top=4, bottom=4)
-        draw_rule(axes, judged, quantity, width=width, height=height)
-        return axes
-
     return Figure(
         key="rule",
-        draw=draw,
+        draw=lambda axes: draw_rule(axes, judged, quantity),
+        height=lambda width: len(_outline(judged, quantity, width)) * _LINE,
         alt=f"The rule: {'; '.join(f'{text}' for _, text, _ in lines)}.",
         caption="The rule as an outline." if known else caption,
         legend=[("good", "better"), ("main", "no difference shown"), ("warn", "worse")]
@@ -125,12 +117,14 @@ def _outline(
     return lines
 
 
-def draw_rule(
-    axes: Axes, judged: JudgedRule, quantity: Quantity, *, width: float, height: float
-) -> None:
-    """Draw a rule as an outline, with every leaf in the colour of its verdict."""
+def draw_rule(axes: Axes, judged: JudgedRule, quantity: Quantity) -> None:
+    """Draw a rule as an outline over the whole picture, with every leaf in its verdict's colour."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    width = 72 * float(figure.get_figwidth())
+    lines = _outline(judged, quantity, width)
     starts: dict[int, float] = {}  # where the lines to the children of each depth begin
-    for place, (depth, words, leaf) in enumerate(_outline(judged, quantity, width)):
+    for place, (depth, words, leaf) in enumerate(lines):
         x, y = depth * _LINE, place * _LINE
         if leaf is not None:
             verdict = "" if leaf.segment is None else leaf.segment.verdict.word
@@ -145,60 +139,36 @@ def draw_rule(
         _write(axes, x, y, words, COLOURS["ink"])
         starts[depth + 1] = y + _LINE / 3
     axes.set_xlim(-2, width)
-    axes.set_ylim(height - _LINE / 2, -_LINE / 2)
+    axes.set_ylim((len(lines) - 0.5) * _LINE, -_LINE / 2)
     axes.axis("off")
 
 
 def curve_figure(curve: TargetingCurve) -> Figure:
     """Return the gain against the share of rows that get an action, with its band."""
     quantity = Quantity.named(curve.reward, per="row")
+    read = [_read(each.gain.value, each.interval, quantity) for each in curve.points]
 
-    def draw(width: float) -> Axes:
-        axes = page_axes(width=width)
-        _draw_curve(axes, curve, quantity)
-        return axes
+    def draw(axes: Axes) -> None:
+        shares = [0.0, *(100 * each.share for each in curve.points)]
+        values, lows, highs = ([0.0, *column] for column in zip(*read, strict=True))
+        band(axes, shares, lows, highs, "main")
+        line(axes, shares, values, "main")
+        dots(axes, shares, values, "main")
 
     rows = [
-        (percent(each.share), *finite(*_read(each.gain.value, each.interval, quantity)))
-        for each in curve.points
+        (percent(at.share), *finite(*ends)) for at, ends in zip(curve.points, read, strict=True)
     ]
     return Figure(
         key="curve",
         draw=draw,
+        x=f"% of rows with {curve.action}",
+        y=f"gain in {quantity.title}",
         alt=f"Gain in {quantity.title} against the share of rows that get {curve.action}.",
-        caption=f"Gain in {quantity.title} over giving {curve.action} to nobody, if those get it first "
-        f"who gain most. The band holds at all shares together with {percent(curve.level)} confidence.",
+        caption=f"Gain in {quantity.title} over giving {curve.action} to nobody, where those who gain "
+        f"most get it first. The band holds at all shares together with {percent(curve.level)} "
+        f"confidence.",
         numbers=table((f"share with {curve.action}", "gain", "from", "to"), rows),
     )
-
-
-def plot_curve(curve: TargetingCurve, *, ax: Axes | None) -> Axes:
-    """Draw a targeting curve on axes of a notebook; return them."""
-    axes = shown_axes(ax)
-    _draw_curve(axes, curve, Quantity.named(curve.reward, per="row"))
-    return axes
-
-
-def _draw_curve(axes: Axes, curve: TargetingCurve, quantity: Quantity) -> None:
-    shares = [0.0, *(100 * each.share for each in curve.points)]
-    read = [_read(each.gain.value, each.interval, quantity) for each in curve.points]
-    values, lows, highs = ([0.0, *column] for column in zip(*read, strict=True))
-    band(axes, shares, lows, highs, "main")
-    line(axes, shares, values, "main")
-    dots(axes, shares, values, "main")
-    name_axes(axes, x=f"% of rows with {curve.action}", y=f"gain in {quantity.title}")
-
-
-def plot_rule(judged: JudgedRule, quantity: Quantity, *, ax: Axes | None) -> Axes:
-    """Draw a rule on axes of a notebook; return them."""
-    height = _height(judged, quantity, 560)
-    axes = shown_axes(ax, height=height / 72)
-    draw_rule(axes, judged, quantity, width=560, height=height)
-    return axes
-
-
-def _height(judged: JudgedRule, quantity: Quantity, width: float) -> float:
-    return len(_outline(judged, quantity, width)) * _LINE
 
 
 def _write(axes: Axes, x: float, y: float, text: str, colour: str) -> None:

@@ -218,7 +218,7 @@ def _order_index(K: int, *, level: float, share: float, sides: int) -> tuple[int
         return j, 1 - float(misses[j - 1])
     best, needed = _percent(1 - misses[0]), _fewest_folds(level, share=share, sides=sides)
     raise LevelError(
-        f"{K} folds reach at most {best} {'two' if sides == 2 else 'one'}-sided, where a fold is "
+        f"{K} folds reach at most {best} {'two' if sides == 2 else 'one'}-sided, if a fold is "
         f"below the mean with probability {share:.3g}. Asked for {_percent(level)}: use {needed} "
         f"folds or more ({_percent(1 - sides * (1 - share) ** needed)}), or ask for {best} or less."
     )

@@ -10,6 +10,7 @@ from tailproof.estimators.one_step import evaluate_rows
 from tailproof.means import TailPooled
 from tailproof.profile.one_step import OneStepRows
 from tailproof.report.answers import estimate_answer
+from tailproof.report.plots import on_page
 from tailproof.report.terminal import as_text
 
 
@@ -152,7 +153,7 @@ def test_a_diagnosis_of_a_policy_shows_the_path():
     assert "pooling" in keys
     assert len(found.to_dict()["pooling"]["gains"]) == len(found.pooling.gains)
     section = next(each for each in found.blocks() if getattr(each, "key", "") == "pooling")
-    section.blocks[1].draw(600.0)
+    on_page(section.blocks[1], 600.0)
 
 
 def test_sizes_are_pooled_by_state_where_the_policy_chooses_among_large_customers():
