@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tailproof import Log, compare, evaluate, learn
 from tailproof.doors.learned import ConstantAction
-from tailproof.doors.verdict import upper_bound, verdict_on
+from tailproof.doors.verdict import Judged, upper_bound
 from tailproof.errors import LevelError
 from tailproof.report.answers import (
-    JudgedGain,
+    DecidedGain,
     ReadEstimate,
     ReadGain,
     comparison_answer,
@@ -90,13 +90,12 @@ def test_the_verdict_follows_from_the_bounds_that_are_shown(estimate):
 )
 def test_a_cost_reads_as_less_where_a_reward_reads_as_more(gain, share, reference, sign):
     quantity = Quantity.named("minus total_cost" if sign == "minus" else "revenue", per="row")
-    found = JudgedGain(gain, reference, share * gain, 0.9)
-    verdict = verdict_on(found, level=0.9)
-    read = ReadGain(found, quantity, 0.9, 0.9, verdict)
+    found = DecidedGain(value=gain, reference=reference, bound=share * gain, level=0.9)
+    read = ReadGain(Judged(gain=found, level=0.9), quantity, 0.9)
     word = "less" if sign == "minus" else "more"
     assert f" {word} per row than what was logged (" in read.sentence("it")
     assert f"at least {quantity.about(share * gain)}, 90 % confidence" in read.sentence("it")
-    assert verdict.word == "better"
+    assert read.verdict.word == "better"
     assert read.nearest == pytest.approx(share * gain)
 
 

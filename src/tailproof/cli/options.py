@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -336,8 +336,8 @@ def _literal(text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class ClusterOptions:
-    """An engine by name."""
+class EngineOptions:
+    """The engine for passes over a log."""
 
     engine: str | None = option(
         "local: the cores of this machine; ray: a cluster.", panel=ENGINE, metavar="local|ray"
@@ -347,35 +347,6 @@ class ClusterOptions:
         "started here and ends with the command.",
         panel=ENGINE,
     )
-
-    @contextmanager
-    def cluster(
-        self, checkpoint: Path | None = None, *, aside: bool = True
-    ) -> Iterator[Engine | None]:
-        """Yield the cluster, if one was requested, and disconnect at the end.
-
-        With `aside`, Ray's own output, such as messages about dead workers, goes to stderr.
-        """
-        if self.engine not in (None, "local", "ray"):
-            raise EngineError(f"--engine must be local or ray. Got {self.engine!r} instead.")
-        if self.address is not None and self.engine != "ray":
-            raise EngineError("--address is that of a Ray cluster: say --engine ray as well.")
-        if self.engine != "ray":
-            yield None
-            return
-        from tailproof.parallel import Ray
-
-        with (
-            redirect_stdout(sys.stderr) if aside else nullcontext(),
-            Ray(address=self.address, checkpoint=checkpoint) as engine,
-        ):
-            yield engine
-
-
-@dataclass(frozen=True)
-class EngineOptions(ClusterOptions):
-    """The engine for passes over a log."""
-
     workers: int | None = option(
         "Threads on this machine: by default one for each core with --engine local, otherwise one.",
         panel=ENGINE,
@@ -389,14 +360,22 @@ class EngineOptions(ClusterOptions):
 
     @contextmanager
     def running(self) -> Iterator[Engine]:
-        """Yield the engine, and close it at the end."""
+        """Yield the engine, and close it at the end; Ray's own messages go to stderr."""
+        if self.engine not in (None, "local", "ray"):
+            raise EngineError(f"--engine must be local or ray. Got {self.engine!r} instead.")
+        if self.address is not None and self.engine != "ray":
+            raise EngineError("--address is that of a Ray cluster: say --engine ray as well.")
         if self.engine == "ray" and self.workers is not None:
             raise EngineError("--workers is for this machine; a Ray cluster knows its cores.")
-        from tailproof.parallel import Local
+        from tailproof.parallel import Local, Ray
 
+        if self.engine == "ray":
+            with (
+                redirect_stdout(sys.stderr),
+                Ray(address=self.address, checkpoint=self.checkpoint) as cluster,
+            ):
+                yield cluster
+            return
         workers = self.workers or (0 if self.engine == "local" else 1)
-        with (
-            self.cluster(self.checkpoint) as cluster,
-            Local(workers=workers, checkpoint=self.checkpoint) as local,
-        ):
-            yield cluster or local
+        with Local(workers=workers, checkpoint=self.checkpoint) as local:
+            yield local

@@ -31,21 +31,10 @@ class Task:
     seed: int = 0  # of those draws, and of trees
     engine: Engine = field(default_factory=Local)  # where passes over the log run
     initial_rows: IntArray | None = None  # (m,) rows of the initial states in the log's table
-    known_next: tuple[AnyArray, FloatArray] | None = None  # `next_actions` of all rows
 
     def next_actions(self, rows: RowIndex) -> tuple[AnyArray, FloatArray]:
         """Return the policy's actions and weights in the next states of these rows, (m, L)."""
-        if self.known_next is not None:
-            actions, weights = self.known_next
-            return actions[rows], weights[rows]
         return self._draws(self.log.next_states[rows], self.log.table_rows.next_rows[rows], 0)
-
-    def with_next_actions(self) -> Task:
-        """Return the task with the policy's actions in all next states of the log.
-
-        The draws of a sampled policy then do not depend on the requested rows.
-        """
-        return replace(self, known_next=self.next_actions(slice(None)))
 
     @cached_property
     def action_probabilities(self) -> FloatArray:
@@ -67,14 +56,10 @@ class Task:
             return Following(None, np.broadcast_to(every, (len(piece), len(every))), None)
         own = slice(piece.first, piece.first + len(piece))
         rows = self.log.table_rows.next_rows[own]
-        known = None if self.known_next is None else self.next_actions(own)
         if self.log.is_discrete and self.acts.deterministic:
-            if known is not None:
-                chosen = known[1].argmax(axis=1)
-            else:
-                chosen = self.acts.choose(piece.next_states, rows)
+            chosen = self.acts.choose(piece.next_states, rows)
             return Following(chosen, chosen[:, None], None)
-        return Following(None, *(known or self._draws(piece.next_states, rows, 0, piece.first)))
+        return Following(None, *self._draws(piece.next_states, rows, 0, piece.first))
 
     def starts(self) -> tuple[FloatArray, IntArray | None]:
         """Return the initial states, (m, p), and their rows in the log's table, if known."""

@@ -23,7 +23,7 @@ from tailproof.doors.estimate import (
 from tailproof.doors.evaluate import estimate_policy
 from tailproof.doors.guardrails import Guardrail, as_outcomes
 from tailproof.doors.source import LogSource, as_profile
-from tailproof.doors.verdict import Answered, GainVerdict, verdict_on
+from tailproof.doors.verdict import Answered, GainVerdict, Judged, bound_or_reason
 from tailproof.errors import (
     Caution,
     CoverageWarning,
@@ -67,40 +67,12 @@ LOGGED = "logged policy"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
-    """One policy against another, on the same folds or the same rows."""
+class Difference(Judged):
+    """One policy against another, on the same folds or the same rows, with the cautions of both."""
 
+    gain: PairedGain | PooledGain | FoldGain = field(repr=False)
     first: str
     second: str
-    gain: PairedGain | PooledGain | FoldGain = field(
-        repr=False
-    )  # with its own interval at any level
-    level: float  # of the lower bound, and of the verdict
-    cautions: tuple[Caution, ...] = field(default=(), repr=False)  # those of both policies
-
-    @property
-    def verdict(self) -> GainVerdict:
-        """Whether the first is better than the second."""
-        return verdict_on(self.gain, level=self.level, cautions=self.cautions)
-
-    @property
-    def value(self) -> float:
-        """The difference of the two estimates."""
-        return self.gain.value
-
-    @property
-    def relative(self) -> float:
-        """The difference divided by the second's |value|; NaN if that is 0."""
-        return self.gain.relative
-
-    @property
-    def lower_bound(self) -> Bound:
-        """A lower bound of the difference; −∞, with the reason, if there is none."""
-        return bound_or_reason(self.gain.lower_bound, self.level)
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Return a two-sided interval of the difference."""
-        return self.gain.interval(level)
 
     @property
     def fold_values(self) -> FloatArray:
@@ -114,14 +86,6 @@ class Difference:
 
     def __str__(self) -> str:
         return f"{self.first} over {self.second}: {self.gain}"
-
-
-def bound_or_reason(ask: Callable[[float], Bound], level: float) -> Bound:
-    """Return a lower bound; −∞, with the reason, if there is none."""
-    try:
-        return ask(level)
-    except LevelError as error:
-        return Bound(value=-np.inf, level=level, requested=level, kind="none", note=str(error))
 
 
 def _ends(name: str, ask: Callable[[float], Interval], level: float) -> dict[str, float]:

@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Any, Literal
 
 from tailproof.doors.source import numbers_by_row
-from tailproof.doors.verdict import upper_bound, verdict_on
-from tailproof.errors import Caution, LevelError, LogError, PolicyError
+from tailproof.doors.verdict import Judged, verdict_on
+from tailproof.errors import Caution, LogError, PolicyError
 from tailproof.files import plain
 from tailproof.log.log import Log
 from tailproof.robust.gains import FoldGain, PairedGain
@@ -65,6 +65,13 @@ class RelativeGain:
     gain: PairedGain
 
     @property
+    def value(self) -> float:
+        """The gain as a share."""
+        return self.gain.relative
+
+    relative = value
+
+    @property
     def declined(self) -> Caution | None:
         """Why it has no bounds, or None."""
         return self.gain.declined
@@ -95,11 +102,7 @@ class Guardrail:
     @property
     def bounds(self) -> tuple[float, float] | None:
         """A lower and an upper bound of the gain, each with this level; None if there is none."""
-        try:
-            low = float(self.gain.lower_bound(self.level).value)
-            return low, float(upper_bound(self.gain, self.level))
-        except LevelError:
-            return None
+        return Judged(gain=self.gain, level=self.level).bounds
 
     @property
     def verdict(self) -> Harm:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tailproof.errors import Caution, LevelError
@@ -37,6 +38,16 @@ Word = Literal["better", "worse", "no difference shown", "cannot tell"]
 
 class Gain(Protocol):
     """The difference of two values, with bounds at any level."""
+
+    @property
+    def value(self) -> float:
+        """The difference of the two estimates."""
+        ...
+
+    @property
+    def relative(self) -> float:
+        """The gain over the size of the second; NaN where that is 0."""
+        ...
 
     @property
     def declined(self) -> Caution | None:
@@ -110,4 +121,55 @@ def verdict_on(
 
 def upper_bound(gain: Gain, level: float) -> float:
     """Return an upper bound at a level: the upper end of the interval that misses as often above."""
-    return gain.interval(2 * level - 1 if level > 0.5 else level).high
+    return float(gain.interval(2 * level - 1 if level > 0.5 else level).high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A gain, and the level of each of its two bounds, by which it is judged."""
+
+    gain: Gain = field(repr=False)  # with its own interval at any level
+    level: float
+    cautions: tuple[Caution, ...] = field(default=(), repr=False)  # of which one may void it
+
+    @property
+    def verdict(self) -> GainVerdict:
+        """Whether the first policy is better than the second."""
+        return verdict_on(self.gain, level=self.level, cautions=self.cautions)
+
+    @property
+    def value(self) -> float:
+        """The difference of the two estimates."""
+        return self.gain.value
+
+    @property
+    def relative(self) -> float:
+        """The difference divided by the second's |value|; NaN if that is 0."""
+        return self.gain.relative
+
+    @property
+    def lower_bound(self) -> Bound:
+        """A lower bound of the difference; −∞, with the reason, if there is none."""
+        return bound_or_reason(self.gain.lower_bound, self.level)
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """A lower and an upper bound, each with this level; None if there is none."""
+        try:
+            return float(self.gain.lower_bound(self.level).value), upper_bound(
+                self.gain, self.level
+            )
+        except LevelError:
+            return None
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return a two-sided interval of the difference."""
+        return self.gain.interval(level)
+
+
+def bound_or_reason(ask: Callable[[float], Bound], level: float) -> Bound:
+    """Return a lower bound; −∞, with the reason, if there is none."""
+    try:
+        return ask(level)
+    except LevelError as error:
+        return Bound(value=-inf, level=level, requested=level, kind="none", note=str(error))

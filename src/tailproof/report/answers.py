@@ -14,10 +14,10 @@ import numpy as np
 
 from tailproof.doors.decisive import AVERAGE, Influence, decisive_units, influence_on_gain
 from tailproof.doors.diagnose import CLUSTERED
+from tailproof.doors.estimate import or_reason
 from tailproof.doors.readable import JudgedRule
-from tailproof.doors.verdict import GainVerdict, upper_bound, verdict_on
-from tailproof.errors import Caution, LevelError
-from tailproof.files import plain
+from tailproof.doors.verdict import GainVerdict, Judged
+from tailproof.errors import LevelError
 from tailproof.log.spaces import Discrete
 from tailproof.report.blocks import (
     Answer,
@@ -60,7 +60,7 @@ from tailproof.report.text import (
     size_text,
     versions,
 )
-from tailproof.robust.gains import PairedGain
+from tailproof.robust.gains import PairedGain, ValueGain
 from tailproof.robust.intervals import Bound, Interval
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from tailproof.doors.estimate import Estimate
     from tailproof.doors.learned import ConstantAction, Learned
     from tailproof.log.log import Log
-    from tailproof.robust.gains import FoldGain, PooledGain
+    from tailproof.robust.gains import PooledGain
     from tailproof.robust.parts import GainParts, Part
     from tailproof.robust.pooling import PooledPath
     from tailproof.robust.tails import ExtremalIndex, TailIndex
@@ -94,27 +94,30 @@ def _asked(ask: Callable[[float], Any], level: float) -> Any:
 
 @dataclass(frozen=True)
 class ReadGain:
-    """A gain at one level, as it is read: costs are positive, and less of them is better.
+    """A judged gain as it is read: costs are positive, and less of them is better.
 
-    `level` is the confidence that is stated; `own`, that of this gain alone, is higher where several
-    gains hold together.
+    `level` is the confidence that is stated; that of the judged gain is higher where several gains hold
+    together.
     """
 
-    gain: PairedGain | FoldGain | JudgedGain | PooledGain
+    judged: Judged
     quantity: Quantity
     level: float
-    own: float
-    verdict: GainVerdict
+
+    @cached_property
+    def verdict(self) -> GainVerdict:
+        """Whether the policy is better."""
+        return self.judged.verdict
 
     @property
     def change(self) -> float:
         """The gain as it is read."""
-        return self.quantity.shown(self.gain.value)
+        return self.quantity.shown(self.judged.value)
 
     @property
     def share(self) -> str:
         """The gain relative to the other value, in percent."""
-        relative = self.quantity.shown(self.gain.relative)
+        relative = self.quantity.shown(self.judged.relative)
         return f"{signed(100 * relative, 2)} %" if math.isfinite(relative) else ""
 
     @cached_property
@@ -123,13 +126,8 @@ class ReadGain:
 
         The verdict follows from them: better or worse where they exclude 0.
         """
-        low, high = _asked(self.gain.lower_bound, self.own), _asked(self._upper, self.own)
-        if isinstance(low, str) or isinstance(high, str):
-            return None
-        return self.quantity.ends(float(low.value), high)
-
-    def _upper(self, level: float) -> float:
-        return upper_bound(self.gain, level)
+        bounds = self.judged.bounds
+        return None if bounds is None else self.quantity.ends(*bounds)
 
     @property
     def nearest(self) -> float:
@@ -217,12 +215,12 @@ class ReadEstimate:
             gain = self._sized()
         except LevelError as error:
             return Note(str(error), "warn")
-        verdict = verdict_on(gain, level=self.level, cautions=self.estimate.cautions)
-        read = ReadGain(gain, self.quantity, self.level, self.level, verdict)
+        judged = Judged(gain=gain, level=self.level, cautions=self.estimate.cautions)
+        read = ReadGain(judged, self.quantity, self.level)
         low, high = map(signed, read.ends or (math.nan, math.nan))
         return Note(
             f"If sizes of extremes differ by at most {percent(gain.within)} between the policies: "
-            f"{low} to {high}, {percent(self.level)} confidence on each side ({verdict})."
+            f"{low} to {high}, {percent(self.level)} confidence on each side ({read.verdict})."
         )
 
     @property
@@ -239,8 +237,9 @@ class ReadEstimate:
     @cached_property
     def gain(self) -> ReadGain:
         """The gain over the logged policy."""
-        verdict = self.estimate.verdict_at(self.level)
-        return ReadGain(self.estimate.gain, self.quantity, self.level, self.level, verdict)
+        estimate = self.estimate
+        judged = Judged(gain=estimate.gain, level=self.level, cautions=estimate.cautions)
+        return ReadGain(judged, self.quantity, self.level)
 
     @property
     def value(self) -> float:
@@ -514,30 +513,17 @@ def method_section(read: ReadEstimate) -> Section:
     return Section("method", "How this was computed", tuple(blocks), "Method")
 
 
-@dataclass(frozen=True)
-class JudgedGain:
+@dataclass(frozen=True, kw_only=True)
+class DecidedGain(ValueGain):
     """The gain by which `learn` decided: a value and a bound at one level."""
 
-    value: float
-    reference: float
     bound: float
     level: float
-    declined: Caution | None = None
-
-    @property
-    def relative(self) -> float:
-        """The gain over |reference|; NaN where that is 0."""
-        return self.value / abs(self.reference) if self.reference else math.nan
 
     def interval(self, level: float = 0.9) -> Interval:
         """Return the bound as an interval without an upper end."""
         return Interval(
-            low=self.bound,
-            high=math.inf,
-            level=level,
-            requested=level,
-            kind="decision",
-            note="",
+            low=self.bound, high=math.inf, level=level, requested=level, kind="decision", note=""
         )
 
     def lower_bound(self, level: float = 0.9) -> Bound:  # noqa: ARG002
@@ -659,10 +645,14 @@ def _learned_blocks(
             judges = f"per {quantity.per}, by {count(judged.episodes, quantity.per)}"
             yield Facts((Fact(f"logged {quantity.noun}", logged, judges),))
     elif learned.improves and judged is not None:
-        gain = JudgedGain(judged.gain, judged.logged_value, judged.bound, judged.level)
-        verdict = GainVerdict("better", judged.level)
-        found = ReadGain(gain, quantity, judged.level, judged.level, verdict)
-        yield Headline(found.sentence(name), str(verdict), _mood(verdict))
+        gain = DecidedGain(
+            value=judged.gain,
+            reference=judged.logged_value,
+            bound=judged.bound,
+            level=judged.level,
+        )
+        found = ReadGain(Judged(gain=gain, level=judged.level), quantity, judged.level)
+        yield Headline(found.sentence(name), str(found.verdict), _mood(found.verdict))
         ends = None
         if judged.low is not None and judged.high is not None:
             ends = quantity.ends(judged.low, judged.high)
@@ -723,8 +713,7 @@ def _logged_shares(learned: Learned) -> dict[str, float]:
 
 def read_candidate(candidate: Candidate, comparison: Comparison) -> ReadGain:
     """Return a candidate's gain over the baseline, as it is read; all gains hold together."""
-    gain, quantity = candidate.gain, Quantity.of(candidate.estimate.unit)
-    return ReadGain(gain.gain, quantity, comparison.level, gain.level, gain.verdict)
+    return ReadGain(candidate.gain, Quantity.of(candidate.estimate.unit), comparison.level)
 
 
 def comparison_answer(
@@ -802,7 +791,7 @@ def pair_gains(comparison: Comparison) -> dict[tuple[str, str], ReadGain]:
     found = {}
     for first, second in pairs:
         pair = replace(comparison.difference(first, second), level=own)
-        found[first, second] = ReadGain(pair.gain, quantity, comparison.level, own, pair.verdict)
+        found[first, second] = ReadGain(pair, quantity, comparison.level)
     return found
 
 
@@ -812,17 +801,12 @@ def pair_records(comparison: Comparison) -> list[dict[str, Any]]:
         {
             "first": first,
             "second": second,
-            "difference": found.gain.value,
-            "interval": _plain(found.gain.interval, found.own),
+            "difference": found.judged.value,
+            "interval": or_reason(found.judged.interval, found.judged.level),
             **found.verdict.to_dict(),
         }
         for (first, second), found in pair_gains(comparison).items()
     ]
-
-
-def _plain(ask: Callable[[float], Any], level: float) -> Any:
-    found = _asked(ask, level)
-    return {"why_not": found} if isinstance(found, str) else plain(found)
 
 
 def probability_text(comparison: Comparison) -> str:
