@@ -60,7 +60,7 @@ def test_everything_at_once_with_clusters(shop):
         "mean of the worst 20 %",
         "per sessions",
         "at any time",
-        "With rewards capped at their percentile 99.9",
+        "With rewards capped at percentile 99.9",
     ):
         assert label in result.stdout
 
@@ -69,7 +69,7 @@ def test_the_report_says_what_a_cap_would_change(shop, tmp_path):
     report = tmp_path / "report.html"
     assert evaluate(shop, "--report", report, "--quantile", "0.9").exit_code in (0, 3)
     text = report.read_text()
-    assert "With rewards capped at their percentile 99.9" in text
+    assert "With rewards capped at percentile 99.9" in text
     assert "quantile 0.9" in text
 
 
