@@ -69,23 +69,13 @@ class Case:
         return replace(self, reading=replace(self.reading, log=log))
 
     def diagnosed(
-        self,
-        profile: LogProfile,
-        policy: Any,
-        *,
-        gamma: float | None,
-        seed: int,
-        estimate: Estimate | None = None,
+        self, profile: LogProfile, estimate: Estimate | None = None, **asked: Any
     ) -> tuple[Log, Diagnosis]:
         """Return the rows used for a diagnosis, and the diagnosis, of an estimate if there is one."""
-        from tailproof.doors.diagnose import diagnose
-        from tailproof.log.budget import sample_to_budget
+        from tailproof.doors.diagnose import diagnose_with
 
         with self.session.working("Diagnosing the log"):
-            shown = sample_to_budget(profile.log, "The diagnosis", seed=seed)
-            return shown, diagnose(
-                profile.of(shown), policy, gamma=gamma, seed=seed, estimate=estimate
-            )
+            return diagnose_with(profile, estimate, **asked)
 
     def conclude(
         self,

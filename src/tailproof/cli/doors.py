@@ -122,9 +122,7 @@ def evaluate(
         title=f"How good is {name}?",
         asked={"policy": policy, "level": level},
         found={**estimate.to_dict(level=level, sizes_within=sizes_within), **found},
-        look=lambda: case.diagnosed(
-            case.profile, target, gamma=estimate.gamma, seed=seed, estimate=estimate
-        ),
+        look=lambda: case.diagnosed(case.profile, estimate),
     )
 
 
@@ -216,13 +214,7 @@ def compare(
         title=f"Which of {count(len(comparison.candidates), 'policy')} is best?",
         asked={"policies": ", ".join(policy), "level": asked.level},
         found=found,
-        look=lambda: case.diagnosed(
-            case.profile,
-            policies[comparison.proposed.name],
-            gamma=comparison.gamma,
-            seed=asked.seed,
-            estimate=comparison.proposed.estimate,
-        ),
+        look=lambda: case.diagnosed(case.profile, comparison.proposed.estimate),
     )
 
 
@@ -303,7 +295,7 @@ def diagnose(
 
     case = opened("diagnose", log, session, report, policies=[policy] if policy else [])
     target = None if policy is None else case.policy(policy)
-    shown, diagnosis = case.diagnosed(case.profile, target, gamma=gamma, seed=seed)
+    shown, diagnosis = case.diagnosed(case.profile, policy=target, gamma=gamma, seed=seed)
     return case.conclude(
         diagnosis_answer(diagnosis),
         title=f"Diagnosis of {log.log}",

@@ -260,11 +260,7 @@ def learn(
             "saved": None if asked.out is None else str(asked.out),
             "played": played,
         },
-        look=None
-        if judging is None
-        else lambda: case.diagnosed(
-            judging, learned.policy, gamma=gamma, seed=seed, estimate=held_out
-        ),
+        look=None if judging is None else lambda: case.diagnosed(judging, held_out),
         whole="" if learned.log_size is None else size_text(*learned.log_size),
     )
 

@@ -634,6 +634,25 @@ def diagnose(
     return replace(diagnosis, notes=tuple(dict.fromkeys((*said, *diagnosis.notes))))
 
 
+def diagnose_with(
+    profile: LogProfile,
+    estimate: Estimate | None = None,
+    *,
+    policy: Policy | None = None,
+    gamma: float | None = None,
+    seed: int = 0,
+) -> tuple[Log, Diagnosis]:
+    """Return the rows that a diagnosis looked at, and the diagnosis: that of an estimate, if given.
+
+    `policy`, `gamma` and `seed` are those of the estimate, if there is one.
+    """
+    if estimate is not None:
+        policy = None if estimate.task is None else estimate.task.policy
+        gamma, seed = estimate.gamma, estimate.seed
+    shown = sample_to_budget(profile.log, "The diagnosis", seed=seed)
+    return shown, diagnose(profile.of(shown), policy, gamma=gamma, seed=seed, estimate=estimate)
+
+
 def _diagnosis(
     profile: LogProfile,
     policy: Policy | None,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tailproof.doors.compare import Comparison
-from tailproof.doors.diagnose import Diagnosis, diagnose
+from tailproof.doors.diagnose import Diagnosis, diagnose_with
 from tailproof.doors.estimate import Estimate
 from tailproof.doors.evaluate import evaluate
 from tailproof.doors.learned import Learned, best_constant
@@ -157,32 +157,23 @@ def write_report(
 def _page(result: Result, log: Log | None, level: float, name: str) -> Page:
     """Return the page of a result, with a diagnosis of its log."""
     whole = ""
-    asked: dict[str, Any]
     if isinstance(result, Diagnosis):
-        shown, diagnosis = _shown(log, 0), result
+        shown, diagnosis = _profile(log, 0).log, result
         answer, title = diagnosis_answer(result), "What the log shows"
     elif isinstance(result, Comparison):
         proposed = result.proposed.estimate
-        shown = _shown(log or _log_of(proposed), result.seed)
-        policy = None if proposed.task is None else proposed.task.policy
-        asked = {"gamma": result.gamma, "seed": result.seed}
-        diagnosis = diagnose(shown, policy, estimate=proposed, **asked)
+        shown, diagnosis = diagnose_with(_profile(log or _log_of(proposed), result.seed), proposed)
         answer = comparison_answer(result)
         title = f"Which of {count(len(result.candidates), 'policy')} is best?"
     elif isinstance(result, Learned):
-        shown = _shown(log or result.held_out, result.seed)
-        asked = {"gamma": result.gamma, "seed": result.seed}
-        profile = LogProfile(shown)
-        estimate = evaluate(profile, result.policy, **asked)
-        diagnosis = diagnose(profile, result.policy, estimate=estimate, **asked)
-        best = best_constant(profile, **asked)
+        profile = _profile(log or result.held_out, result.seed)
+        estimate = evaluate(profile, result.policy, gamma=result.gamma, seed=result.seed)
+        shown, diagnosis = diagnose_with(profile, estimate)
+        best = best_constant(profile, gamma=result.gamma, seed=result.seed)
         answer = learned_answer(result, estimate, level=level, constant=best)
         title, whole = "How good is the learned policy?", whole_size(result)
     elif isinstance(result, Estimate):
-        shown = _shown(log or _log_of(result), result.seed)
-        policy = None if result.task is None else result.task.policy
-        asked = {"gamma": result.gamma, "seed": result.seed}
-        diagnosis = diagnose(shown, policy, estimate=result, **asked)
+        shown, diagnosis = diagnose_with(_profile(log or _log_of(result), result.seed), result)
         answer = estimate_answer(result, name=f"{name[0].upper()}{name[1:]}", level=level)
         title = f"How good is {name}?"
     else:
@@ -199,12 +190,12 @@ def _log_of(estimate: Estimate) -> Any:
     return None if estimate.task is None else estimate.task.log
 
 
-def _shown(log: Log | None, seed: int) -> Log:
+def _profile(log: Log | None, seed: int) -> LogProfile:
     if log is None:
         raise TailproofError(
             "A report shows the log, which this result does not have. Pass the log of the result.",
         )
-    return sample_to_budget(log, "The report", seed=seed)
+    return LogProfile(sample_to_budget(log, "The report", seed=seed))
 
 
 def _context(result: Result, log: Log, level: float) -> Context:
