@@ -3,14 +3,12 @@
     python -m benchmarks.gains                        populations generated here
     python -m benchmarks.gains --data FOLDER          also hillstrom, randhie, bemtpl97, limeqo, ercot
     python -m benchmarks.gains --table                the table of what was measured so far
-    python -m benchmarks.gains --table --results benchmarks/results/gains-former.json
 
 Every log draws anew from a population with a known gain. The default is asked without reports. Results
 go to `benchmarks/results/gains.json`, 25 logs of each cell at a time; a run that was stopped goes on,
 and one that asks for more logs adds them.
 The pooling's settings were chosen on the shop, Hillstrom, RAND, claims and LimeQO ("chosen"); the
-populations "held out" chose nothing. `gains-former.json` was measured when the path was averaged with
-weights 1/risk²; `gains-average.json` has the errors of both averages on the same fresh logs.
+populations "held out" chose nothing.
 """
 
 from __future__ import annotations
