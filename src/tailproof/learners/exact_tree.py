@@ -190,12 +190,11 @@ def _search(data: _Data, limits: _Limits, depth: int) -> Node:
     if depth == 1:
         split = _first_split(data, limits)
         return leaf if split is None else _grow(data, limits, *split, depth=1, least=leaf)
-    if depth == 2:
-        one, split = _search(data, limits, 1), _second_level(data, limits)
-        return one if split is None else _grow(data, limits, *split, depth=2, least=one)
-    best = _search(data, limits, 2)
-    for column, cut in _promising(data, limits):
-        best = _grow(data, limits, column, cut, depth=3, least=best)
+    splits, best = _promising(data, limits), _search(data, limits, 1)
+    for split in splits[:1]:
+        best = _grow(data, limits, *split, depth=2, least=best)
+    for split in splits if depth == 3 else ():
+        best = _grow(data, limits, *split, depth=3, least=best)
     return best
 
 
@@ -230,14 +229,6 @@ def _first_split(data: _Data, limits: _Limits) -> tuple[int, int] | None:
         if len(value) and value.max() > best:
             best, found = float(value.max()), (column, int(np.argmax(value)))
     return found
-
-
-def _second_level(data: _Data, limits: _Limits) -> tuple[int, int] | None:
-    """Return column and cut of the first split of the best tree of depth 2."""
-    values = _two_level_values(data, limits)
-    best = [(float(v.max()), j, int(np.argmax(v))) for j, v in enumerate(values) if len(v)]
-    value, column, cut = max(best, default=(-np.inf, -1, -1), key=lambda each: each[0])
-    return (column, cut) if np.isfinite(value) else None
 
 
 def _two_level_values(data: _Data, limits: _Limits) -> list[FloatArray]:
