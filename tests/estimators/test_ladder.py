@@ -55,6 +55,22 @@ def test_rungs_that_explode_are_neither_averaged_nor_widen_by_their_distance(rng
     assert blend.allowance == pytest.approx(alone.allowance + blend.error)
 
 
+def test_critics_that_see_the_past_and_explode_are_held_by_those_that_do_not(rng):
+    calm = tuple(rung(value, 2.9, rng) for value in (10.0, 10.0, 10.0))
+    wild = tuple(rung(value, 100.0, rng) for value in (90.0, 90.0, 90.0))
+    steady = rung(10.0, 1.0, rng)
+    sure = _mixed(None, calm[:1], calm[0], None, None)
+    assert sure.steadied(steady) is sure  # up to three times the error is the price of knowing more
+    blend = _mixed(None, wild[:1], wild[0], None, None)
+    held = blend.steadied(steady)
+    excess = blend.error**2 - 9 * steady.error**2
+    share = excess / (excess + 80.0**2)
+    assert held.shares == pytest.approx([1 - share, share])
+    assert held.value == pytest.approx(90.0 - 80.0 * share)
+    assert held.error < blend.error
+    assert held.allowance == pytest.approx(blend.allowance + 80.0 * share)
+
+
 def accounts(seed):
     """Accounts of any age whose price creeps up, cut off after some months or closed."""
     rng, rows = np.random.default_rng(seed), []

@@ -458,6 +458,26 @@ class Blend:
         """Return the Bellman residuals of the average of the rungs' critics, (n,)."""
         return np.asarray(self._mean([rung.residuals(rewards) for rung in self.rungs]))
 
+    def steadied(self, steady: Rung) -> Blend:
+        """Return the blend with a share of a rung with less error, as far as its own error explodes.
+
+        Variance up to nine times that of the other rung is what knowing more may cost. What is beyond
+        is weighed against the squared distance to that rung, which is added to the allowance.
+        """
+        excess = max(self.error**2 - (RULES.explodes * steady.error) ** 2, 0.0)
+        gap = steady.value - self.value
+        alpha = excess / (excess + gap**2 + 1e-300)
+        if alpha == 0:
+            return self
+        return replace(
+            self,
+            rungs=(*self.rungs, steady),
+            shares=np.append((1 - alpha) * self.shares, alpha),
+            left_out=(1 - alpha) * self.left_out + alpha * steady.left_out,
+            allowance=self.allowance + alpha * abs(gap),
+            pull=(1 - alpha) * self.pull,
+        )
+
     def words(self) -> str:
         """Return the rungs and their shares in words."""
         named = zip(self.shares, self.rungs, strict=True)

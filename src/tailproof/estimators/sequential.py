@@ -270,6 +270,7 @@ def _evaluate(
     columns: CriticColumns,
 ) -> tuple[SequentialChoice, Blend]:
     target = Target.of(task).with_columns(columns)
+    plain = Target.of(task).with_columns(replace(columns, past=())) if columns.past else target
     log = target.log
     # a constant reward c is worth c / (1 − γ) where nothing ends, so the median can be subtracted
     level = float(np.median(log.rewards)) if target.endless else 0.0
@@ -281,6 +282,7 @@ def _evaluate(
     tamed = rewards if measured.shape.final else _clipped(rewards, measured.fit)
     if features is None:
         blend = climb(target, tamed, measured.features, seed=task.seed)
+        blend = blend if plain is target else _steadied(blend, plain, tamed)
     else:
         penalty = None if ridge is None else as_ridge(ridge)
         blend = single(target, as_features(features, log), tamed, ridge=penalty, seed=task.seed)
@@ -294,7 +296,6 @@ def _evaluate(
     path = _pooled(log, measured.fit.residuals, own, logged, (blend.weights, behind.weights))
     value = own.value if path is None else _within(own.spread, logged.value + path.gain)
     mean, shape = own.mean, measured.shape
-    plain = Target.of(task).with_columns(replace(columns, past=())) if columns.past else target
     walked = visits(plain, seed=task.seed, moves=profile.moves(plain.log))
     other = plain
     if features is None and profile.past is not None and not profile.past.certain:
@@ -360,6 +361,18 @@ def _checked(blend: Blend, target: Target, other: Target, rewards: FloatArray) -
     )
 
 
+def _first_rung(target: Target, blend: Blend, rewards: FloatArray) -> Rung | None:
+    """Return the first rung of the ladder with the columns of this target."""
+    system = System(Map(basis_for(target.log)), target, blend.rungs[0].system.groups)
+    return fit_rung("polynomials without the past", system, rewards)
+
+
+def _steadied(blend: Blend, plain: Target, rewards: FloatArray) -> Blend:
+    """Return the blend with a share of the first rung that does not see the past, if it explodes."""
+    steady = _first_rung(plain, blend, rewards)
+    return blend if steady is None else blend.steadied(steady)
+
+
 def _unresolved(target: Target, other: Target, blend: Blend, rewards: FloatArray) -> float:
     """Return what hidden state may change: how far summaries of the past move the first rung.
 
@@ -368,16 +381,12 @@ def _unresolved(target: Target, other: Target, blend: Blend, rewards: FloatArray
     seen, told = (len(each.log.state_names) for each in (target, other))
     if seen == told:
         return 0.0
-    groups = blend.rungs[0].system.groups
-    rungs = [
-        fit_rung("the past", System(Map(basis_for(each.log)), each, groups), rewards)
-        for each in (target, other)
-    ]
-    if rungs[0] is None or rungs[1] is None:
+    own, apart = (_first_rung(each, blend, rewards) for each in (target, other))
+    if own is None or apart is None:
         return 0.0
-    error = jackknife_error(rungs[0].left_out - rungs[1].left_out)
+    error = jackknife_error(own.left_out - apart.left_out)
     share = RULES.unresolved if seen > told else 1.0
-    return share * max(abs(rungs[0].value - rungs[1].value) - error, 0.0)
+    return share * max(abs(own.value - apart.value) - error, 0.0)
 
 
 def _weighed(target: Target, blend: Blend, rewards: FloatArray) -> tuple[float, float]:
