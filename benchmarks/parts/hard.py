@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ COLUMNS = (
     "gain_high",
     "gain_bound",
     "seconds",
+    "said",
 )
 
 
@@ -43,21 +45,27 @@ def measure(
     seed: int,
 ) -> tuple[dict[str, Any], list[str]]:
     """Measure the default in every world; return what was found, and the targets missed."""
-    logs, cells = min(logs, 30), {}
-    for made in HARD_WORLDS:
+    cells = cells_of(HARD_WORLDS, records, logs=min(logs, 30), seed=seed)
+    return {"cells": cells, **pooled(cells)}, _missed(cells, min(logs, 30), exact=not quick)
+
+
+def cells_of(
+    worlds: Sequence[type[World]], records: Records, *, logs: int, seed: int
+) -> dict[str, dict[str, float]]:
+    """Evaluate the target on some logs of each world."""
+    cells = {}
+    for made in worlds:
         world, name = made(), made.__name__
         exact = records.once(f"truths of {name}", lambda w=world: [truth(w), truth(w, "behaviour")])
         rows = [
-            records.once(f"{name}, log {i}, seed {seed}", lambda w=world, s=seed + i: _one(w, s))
+            records.once(
+                f"{name}, log {i}, seed {seed}",
+                lambda w=world, s=seed + i: columns(*evaluated(w, s)),
+            )
             for i in range(logs)
         ]
         cells[name] = cell(dict(zip(COLUMNS, np.array(rows).T, strict=True)), *exact)
-    return {"cells": cells, **pooled(cells)}, _missed(cells, logs, exact=not quick)
-
-
-def _one(world: World, seed: int) -> list[float]:
-    """Return the columns of one log; NaN where nothing is given."""
-    return columns(*evaluated(world, seed))
+    return cells
 
 
 def evaluated(world: World, seed: int) -> tuple[Estimate, float]:
@@ -71,15 +79,16 @@ def evaluated(world: World, seed: int) -> tuple[Estimate, float]:
 
 
 def columns(estimate: Estimate, seconds: float) -> list[float]:
-    """Return what `COLUMNS` names of an estimate."""
+    """Return what `COLUMNS` names of an estimate; NaN where nothing is given."""
     gain, nothing = estimate.gain, [np.nan] * 3
+    said = float(any(each.code == "hidden_state" for each in estimate.cautions))
     try:
         own, other = estimate.interval(LEVEL), gain.interval(LEVEL)
     except LevelError:
-        return [estimate.value, *nothing, gain.value, *nothing, seconds]
+        return [estimate.value, *nothing, gain.value, *nothing, seconds, said]
     ends = own.low, own.high, estimate.lower_bound(LEVEL).value
     gain_ends = other.low, other.high, gain.lower_bound(LEVEL).value
-    return [estimate.value, *ends, gain.value, *gain_ends, seconds]
+    return [estimate.value, *ends, gain.value, *gain_ends, seconds, said]
 
 
 def cell(found: dict[str, Any], value: float, logged: float) -> dict[str, float]:
@@ -98,6 +107,7 @@ def cell(found: dict[str, Any], value: float, logged: float) -> dict[str, float]
         "bound": share(found["bound"] <= value),
         "passes": share(found["gain_bound"] > 0),
         "width": float(np.median((found["high"] - found["low"])[given])) if given.any() else np.nan,
+        "said": float(found["said"].mean()),
         "seconds": float(np.median(found["seconds"])),
     }
 
@@ -128,10 +138,21 @@ def _missed(cells: dict[str, dict[str, float]], logs: int, *, exact: bool) -> li
 
 def show(record: dict[str, Any]) -> None:
     """Print what was found."""
-    names = ("truth", "rmse", "gain_rmse", "given", "held", "gain_held", "bound", "passes", "width")
-    print(f"{'world':14}" + "".join(f"{name:>11}" for name in (*names, "seconds")))
+    names = (
+        "truth",
+        "rmse",
+        "given",
+        "held",
+        "gain_held",
+        "bound",
+        "passes",
+        "width",
+        "said",
+        "seconds",
+    )
+    print(f"{'world':18}" + "".join(f"{name:>10}" for name in names))
     for world, cell in record["cells"].items():
-        print(f"{world:14}" + "".join(f"{cell[name]:11.4g}" for name in (*names, "seconds")))
+        print(f"{world:18}" + "".join(f"{cell[name]:10.4g}" for name in names))
     pooled = ", ".join(
         f"{name} {record[name]:.3f}" for name in ("given", "held", "gain_held", "bound")
     )

@@ -18,6 +18,14 @@ class Records:
                 name, numbers = json.loads(line)
                 self._known[name] = numbers
 
+    def names(self, prefix: str) -> list[str]:
+        """Return what follows the word "of" in the names of records that start like this."""
+        return [name.split(" of ", 1)[1] for name in self._known if name.startswith(prefix)]
+
+    def known(self, name: str) -> list[float] | None:
+        """Return what is known by this name, or None."""
+        return self._known.get(name)
+
     def once(self, name: str, work: Callable[[], list[float]]) -> list[float]:
         """Return what is known by this name, or do the work and keep what it gives."""
         if name not in self._known:
