@@ -1,6 +1,7 @@
 """Hidden state is found where it matters and not elsewhere, and the default's critics see the past."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tailproof import Log, LogProfile, diagnose, evaluate
 from tailproof.errors import StateWarning
 from tailproof.policies.forms import Always
-from tailproof.profile import profile
+from tailproof.profile import memory, profile
 from tailproof.profile.memory import comes_last, find_memory
 from tailproof.worlds import CartPole
 
@@ -54,16 +55,16 @@ def worn(rng, *, logged: bool, episodes: int = 150, steps: int = 40) -> Log:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_rare_failures_that_depend_on_hidden_wear_are_found(seed):
-    memory = find_memory(worn(np.random.default_rng(seed), logged=False))
-    assert memory is not None
-    assert memory.of == "extreme rewards"
+    found = find_memory(worn(np.random.default_rng(seed), logged=False))
+    assert found is not None
+    assert found.of == "extreme rewards"
     assert not beyond_doubt(worn(np.random.default_rng(seed), logged=True))
 
 
 def beyond_doubt(log: Log) -> bool:
     """Whether hidden state is found without a doubt."""
-    memory = find_memory(log)
-    return memory is not None and memory.certain
+    found = find_memory(log)
+    return found is not None and found.certain
 
 
 class Often:
@@ -83,9 +84,9 @@ def truth(gamma: float) -> float:
 @pytest.mark.parametrize("seed", range(3))
 def test_earlier_actions_are_found_and_named_and_mend_the_value(seed):
     log = tired(np.random.default_rng(seed), logged=False)
-    memory = find_memory(log)
-    assert memory is not None
-    assert "actions" in memory.columns.past
+    found = find_memory(log)
+    assert found is not None
+    assert "actions" in found.columns.past
     with pytest.warns(StateWarning):
         estimate = evaluate(log, Often(), gamma=0.9)
     assert [each.code for each in estimate.cautions] == ["hidden_state"]
@@ -98,10 +99,10 @@ def test_earlier_actions_are_found_and_named_and_mend_the_value(seed):
 
 def test_critics_see_no_more_of_the_past_than_they_need(rng):
     """Offers alone tire: earlier actions, which a policy changes, and little else are averaged."""
-    memory = find_memory(tired(rng, logged=False, episodes=300))
-    assert memory is not None
-    assert memory.columns.past[0] == "actions"
-    assert len(memory.columns.past) < 3
+    found = find_memory(tired(rng, logged=False, episodes=300))
+    assert found is not None
+    assert found.columns.past[0] == "actions"
+    assert len(found.columns.past) < 3
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -112,6 +113,35 @@ def test_a_state_that_tells_all_needs_no_past(seed):
 @pytest.mark.parametrize(("episodes", "steps"), [(40, 25), (100, 20), (60, 60)])
 def test_a_pole_needs_no_past(episodes, steps):
     assert not beyond_doubt(CartPole().log(episodes=episodes, steps=steps, seed=3))
+
+
+def test_a_log_without_a_trace_of_memory_grows_no_trees(monkeypatch, rng):
+    grown, grow = [], memory.grown
+    monkeypatch.setattr(memory, "grown", lambda *args, **kw: grown.append(kw) or grow(*args, **kw))
+    x, offered = rng.normal(size=2001), rng.integers(2, size=2000)
+    rewards = x[:-1] ** 2 + offered + rng.standard_t(3, size=2000)
+    assert (
+        find_memory(Log.from_arrays(x[:-1], offered, rewards, x[1:], episode=np.arange(2000) // 20))
+        is None
+    )
+    assert not grown
+    assert find_memory(tired(rng, logged=False)) is not None
+    assert grown
+
+
+def test_finer_looks_must_confirm_the_targets_of_the_first(monkeypatch, rng):
+    """What is in sight at first alone is asked again, and other targets are not asked at all."""
+    asked = []
+
+    def look(log, base, rows, wanted, fit):
+        asked.append((wanted, fit is None))
+        ratios = {"rewards": 0.9 if fit is None else 0.5, "states": 0.6}
+        surprises = [memory._Surprise(ratios[name], 5.0, name) for name in wanted & set(ratios)]
+        return SimpleNamespace(surprises=lambda: surprises)
+
+    monkeypatch.setattr(memory._Left, "of", look)
+    assert find_memory(tired(rng, logged=True)) is None
+    assert asked == [(memory._EVERY, True), ({"rewards"}, False)]
 
 
 def test_where_hidden_state_is_in_doubt_critics_do_not_see_it_and_the_interval_widens(rng):

@@ -94,8 +94,8 @@ def find_memory(log: Log, *, step: bool = False) -> Memory | None:
     of episodes, changes of states, and values of next states (by trees fitted to the rewards to come).
     Covariances, also with one action's rows alone, are compared with their standard error over groups.
     A first look takes out no more than a quadratic function, which costs little and mistakes curves for
-    memory rather than the other way round. What it finds must be confirmed by coarse trees, and then by
-    finer ones.
+    memory rather than the other way round. The targets of which it finds any must be confirmed by
+    coarse trees, and then by finer ones.
     """
     lengths = log.lengths
     if log.n_groups < _FEWEST or lengths.max() < 2 or np.ptp(log.rewards) == 0:
@@ -111,9 +111,14 @@ def find_memory(log: Log, *, step: bool = False) -> Memory | None:
     with one_thread():
         for fit in (None, *_FITS):
             found = [_Left.of(log, base, _some(rows), wanted, fit) for rows, wanted in asked]
-            most = max(each for left in found for each in left.surprises())
-            if most.ratio < RULES.hidden_doubt:
+            surprises = [each for left in found for each in left.surprises()]
+            most, in_sight = (
+                max(surprises),
+                {s.of for s in surprises if s.ratio >= RULES.hidden_doubt},
+            )
+            if not in_sight:
                 return None
+            asked = [(rows, wanted & in_sight) for rows, wanted in asked if wanted & in_sight]
     columns = _choose(found)
     return None if columns is None else Memory(columns, most.of, most.surprise, most.ratio >= 1)
 
