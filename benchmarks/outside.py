@@ -6,7 +6,8 @@
 Parts: worlds (accuracy and intervals in ten sequential worlds), tenfold (the same on logs ten times as
 long), hard (values and gains in ten worlds in which the default was wrong), foreign (the same in
 eight worlds, half of them not Markov in what is logged), more (eight others of this kind, on which
-settings were chosen), recorded (prototypes of which the record alone knows), one-step (accuracy and
+settings were chosen), recorded (prototypes of which the record alone knows),
+nearly-fixed (policies without effect where logging hardly varies), one-step (accuracy and
 intervals on one-step logs), gate (`compare` on policies without effect), ranking (how often `compare`
 ranks the better of two arms first).
 --data names a folder with the real files, which are not part of the project (hillstrom.parquet,
@@ -24,7 +25,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # befo
 import sys
 from functools import partial
 
-from benchmarks.parts import foreign, hard, one_step, sequential
+from benchmarks.parts import foreign, hard, nearly_fixed, one_step, sequential
 from benchmarks.parts.foreign_worlds import FOREIGN_HIDDEN, FOREIGN_MARKOV
 from benchmarks.parts.more_worlds import MORE_HIDDEN, MORE_MARKOV
 from benchmarks.parts.running import Part, run_parts
@@ -36,6 +37,7 @@ PARTS: dict[str, Part] = {
     "foreign": (partial(foreign.measure, FOREIGN_HIDDEN, FOREIGN_MARKOV), foreign.show),
     "more": (partial(foreign.measure, MORE_HIDDEN, MORE_MARKOV), foreign.show),
     "recorded": (foreign.recorded, foreign.show),
+    "nearly-fixed": (nearly_fixed.measure, hard.show),
     "one-step": (one_step.measure, one_step.show),
     "gate": (one_step.gate, one_step.show_gate),
     "ranking": (one_step.ranking, one_step.show_ranking),

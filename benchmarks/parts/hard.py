@@ -153,7 +153,6 @@ def show(record: dict[str, Any]) -> None:
     print(f"{'world':18}" + "".join(f"{name:>10}" for name in names))
     for world, cell in record["cells"].items():
         print(f"{world:18}" + "".join(f"{cell[name]:10.4g}" for name in names))
-    pooled = ", ".join(
-        f"{name} {record[name]:.3f}" for name in ("given", "held", "gain_held", "bound")
-    )
-    print(f"all but {NeverScale.__name__}: {pooled}")
+    pooled = ("given", "held", "gain_held", "bound", "passes")
+    shares = ", ".join(f"{name} {record[name]:.3f}" for name in pooled if name in record)
+    print(f"pooled: {shares}")
