@@ -8,6 +8,7 @@ import pytest
 
 from tailproof import Log, LogProfile, diagnose, evaluate
 from tailproof.errors import StateWarning
+from tailproof.log.columns import CriticColumns
 from tailproof.policies.forms import Always
 from tailproof.profile import memory, profile
 from tailproof.profile.memory import comes_last, find_memory
@@ -158,6 +159,21 @@ def test_where_hidden_state_is_in_doubt_critics_do_not_see_it_and_the_interval_w
     wide, narrow = (each.interval(0.9) for each in (doubted, certain))
     assert wide.low < narrow.low
     assert wide.high > narrow.high
+
+
+def test_a_policy_whose_past_was_hardly_ever_logged_has_a_wide_interval(rng):
+    """Nobody went without service for long: where critics see earlier services, walks show it."""
+    log = worn(rng, logged=False)
+    seen, blind = LogProfile(log), LogProfile(log)
+    columns = CriticColumns(past=("actions",), decays=(0.8,))
+    seen.past, blind.past = memory.Memory(columns, "extreme rewards", 9.0), None
+    with pytest.warns(StateWarning):
+        estimate = evaluate(seen, Always(0), gamma=0.95)
+    assert "in states unlike the logged ones" in estimate.interval(0.9).note
+    assert "in states unlike" not in evaluate(blind, Always(0), gamma=0.95).interval(0.9).note
+    with pytest.warns(StateWarning):
+        usual = evaluate(seen, lambda states: np.full((len(states), 2), [0.75, 0.25]), gamma=0.95)
+    assert "in states unlike" not in usual.interval(0.9).note
 
 
 def test_the_order_of_episodes_columns_and_units_do_not_matter(rng):

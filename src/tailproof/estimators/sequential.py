@@ -297,18 +297,21 @@ def _evaluate(
     value = own.value if path is None else _within(own.spread, logged.value + path.gain)
     mean, shape = own.mean, measured.shape
     walked = visits(plain, seed=task.seed, moves=profile.moves(plain.log))
+    # by what came before, too, a policy may lead where the log does not: then critics extrapolate
+    unlike = visits(target, seed=task.seed).unlike if plain is not target else walked.unlike
+    astray = walked._replace(unlike=max(walked.unlike, unlike))
     other = plain
     if features is None and profile.past is not None and not profile.past.certain:
         other = Target.of(task).with_columns(replace(profile.past.columns, step=columns.step))
     blend = _checked(blend, target, other, tamed)
     pull = min(2 * abs(blend.pull), own.spread.error)
-    allowance = blend.allowance + pull + _unlike_cost(walked, rewards - measured.fit.residuals)
+    allowance = blend.allowance + pull + _unlike_cost(astray, rewards - measured.fit.residuals)
     possible = possible_values(log.rewards)
     choice = SequentialChoice(
         value=value,
         spread=replace(own.spread, allowance=allowance + mean.doubt),
         influence=own.influence,
-        limits=_limits(blend, walked, own.spread.error, log.n_groups),
+        limits=_limits(blend, astray, own.spread.error, log.n_groups),
         possible=possible,
         declined=_why_not(target, blend, walked, own.value, logged.value),
         logged=Scored(
