@@ -11,6 +11,7 @@ from tailproof import FQI, Method, PerAction, Polynomial, method
 from tailproof.deep.settings import Run
 from tailproof.learners.cloning import TreeCloning
 from tailproof.report.blocks import Figure, Note, Section, Table
+from tailproof.report.terminal import as_text
 from tailproof.report.text import details, method_text, minus, number, percent
 
 
@@ -47,3 +48,14 @@ def test_details_draw_no_table_that_was_shown():
     only, both = Section("s", "S", (again,)), Section("t", "T", (Note("x"), again, new))
     folded = Section("u", "U", (new,), folded=True)
     assert details((shown, only, both, folded)) == [Section("t", "T", (Note("x"), new))]
+
+
+def test_plain_text_breaks_no_line_and_numbers_stand_below_their_titles():
+    caption = "a caption that is longer than its table, with 90 % confidence on each side of it"
+    said = as_text([Table(("who", "gain"), (("someone", 1.5), ("all", -20.0)), caption=caption)])
+    assert said.splitlines() == [
+        caption,
+        "who       gain",
+        "someone  1.500",
+        "all        -20",
+    ]

@@ -73,8 +73,6 @@ def _(block: Table) -> Any:
         box=None,
         pad_edge=False,
         padding=(0, 2, 0, 0),
-        title=_text(block.caption) if block.caption else None,
-        title_justify="left",
         show_header=any(block.columns),
     )
     for place, title in enumerate(block.columns):
@@ -88,7 +86,7 @@ def _(block: Table) -> Any:
                 for text, cell in zip(cells, row, strict=True)
             )
         )
-    return grid
+    return Group(_text(block.caption, style="italic"), grid) if block.caption else grid
 
 
 @rendered.register
