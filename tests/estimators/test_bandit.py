@@ -206,4 +206,5 @@ def test_weights_that_do_not_average_one_are_said(wrong, rng):
             evaluate(log(wrong), policy, method=chosen)
         assert any("should average 1" in str(each.message) for each in said)
         evaluate(log(0.5), policy, method=chosen)  # no warning
-    assert any("should average 1" in note for note in diagnose(log(wrong), policy).notes)
+    reasons = diagnose(log(wrong), policy).verdict.reasons
+    assert any("should average 1" in each for each in reasons)

@@ -105,9 +105,13 @@ def test_ends_of_a_difference_move_outwards_as_more_confidence_is_asked(
     error, skewness, other_error, other_skewness, correlation
 ):
     gain = Mover(Hall(1.0, error, skewness), Hall(0.0, other_error, other_skewness), correlation)
-    found = np.array([gain.ends(miss, miss) for miss in np.geomspace(0.5, 0.0001, 12)])
+    misses = np.geomspace(0.5, 0.0001, 12)
+    found = np.array([gain.ends(miss, miss) for miss in misses])
     assert (np.diff(found[:, 0]) <= 1e-9).all()
     assert (np.diff(found[:, 1]) >= -1e-9).all()
+    reach = ndtri(1 - misses) * gain.error  # no end is nearer than the normal one
+    assert (gain.centre - found[:, 0] >= reach - 1e-9).all()
+    assert (found[:, 1] - gain.centre >= reach - 1e-9).all()
 
 
 def test_a_difference_that_rests_on_one_row_is_not_nearer_than_the_normal_bound(rng):

@@ -115,7 +115,7 @@ def test_patterns_of_states_and_next_states_are_paired_by_what_the_star_stands_f
         (
             PLAIN,
             {"reward": "action", "action": "action"},
-            "one part. Got 'action' for action and r",
+            "one part of the log only. Got 'action' for action and reward",
         ),
         (
             PLAIN,

@@ -55,7 +55,7 @@ def test_groups_stay_whole_and_neighbours_together(log, tmp_path, monkeypatch, t
 
 def test_a_budget_below_one_episode_is_refused(path):
     lazy = read_log(path, lazy=True, budget=1000)
-    with pytest.raises(LogError, match=r"not even one episode that was drawn is so short"):
+    with pytest.raises(LogError, match=r"every episode that was drawn is longer"):
         sample_to_budget(lazy, "A test")
 
 
