@@ -41,7 +41,7 @@ class Progress:
 
     @classmethod
     def open(
-        cls, folder: Path, function: Callable[..., Any], shared: object, items: Sequence[object]
+        cls, folder: Path, function: Callable[..., object], shared: object, items: Sequence[object]
     ) -> Progress:
         """Load the checkpoint of this pass, if any; it is not used if its items have changed."""
         path = folder / f"{fingerprint((function, shared))[:32]}.progress"

@@ -282,7 +282,7 @@ def _saved_fields(kind: Any) -> Sequence[str]:
     return [each.name for each in fields(kind) if each.init and each.metadata.get("saved", True)]
 
 
-def to_parts(value: object, arrays: dict[str, AnyArray] | None = None) -> Any:
+def to_parts(value: object, arrays: dict[str, AnyArray] | None = None) -> object:
     """Return a value as JSON types; its arrays are put into `arrays`, and refused without it.
 
     Tailproof's own classes are stored by name. The user's own features are stored as their text only,
@@ -397,7 +397,7 @@ def write_value(path: str | Path, kind: str, version: int, value: object) -> Non
     write_file(path, kind, version, {"value": to_parts(value, arrays)}, arrays)
 
 
-def read_value(path: str | Path, kind: str, version: int, *, features: Any = None) -> Any:
+def read_value(path: str | Path, kind: str, version: int, *, features: object = None) -> Any:
     """Return what `write_value` wrote, or raise a `SavedFileError`."""
     header, arrays = read_file(path, kind, version)
     try:
@@ -514,12 +514,12 @@ def plain(value: object) -> Any:
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
-def scalar(value: Any) -> Any:
+def scalar(value: object) -> object:
     """Return a numpy scalar as the Python one, anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def as_frame(rows: Sequence[Mapping[str, Any]]) -> Frame:
+def as_frame(rows: Sequence[Mapping[str, object]]) -> Frame:
     """Return rows as a pandas frame, or as a pyarrow table where pandas is not installed.
 
     >>> as_frame([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]).shape

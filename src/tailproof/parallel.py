@@ -73,12 +73,12 @@ class Engine(ABC):
 
     @abstractmethod
     def results(
-        self, function: Callable[..., T], items: Sequence[Any], *, shared: Any = None
+        self, function: Callable[..., T], items: Sequence[object], *, shared: object = None
     ) -> Iterator[T]:
         """Yield ``function(item)``, or ``function(shared, item)``, for each item in order."""
 
     def map(
-        self, function: Callable[..., T], items: Sequence[Any], *, shared: Any = None
+        self, function: Callable[..., T], items: Sequence[object], *, shared: object = None
     ) -> list[T]:
         """Return ``function(item)``, or ``function(shared, item)``, for each item in order."""
         return list(self.results(function, items, shared=shared))
@@ -86,10 +86,10 @@ class Engine(ABC):
     def map_reduce(
         self,
         function: Callable[..., T],
-        items: Sequence[Any],
+        items: Sequence[object],
         combine: Callable[[T, T], T],
         *,
-        shared: Any = None,
+        shared: object = None,
     ) -> T:
         """Return the results of all items, combined from the first to the last.
 
@@ -129,7 +129,7 @@ class Engine(ABC):
 class Shared:
     """A value that all tasks receive; a worker keeps the last one, and whatever was cached in it."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value, self.key, self.sender = value, uuid4().hex, os.getpid()
         self.arrived = False
 
@@ -204,7 +204,7 @@ class Local(Engine):
         self.workers = self.workers or os.cpu_count() or 1
 
     def results(
-        self, function: Callable[..., T], items: Sequence[Any], *, shared: Any = None
+        self, function: Callable[..., T], items: Sequence[object], *, shared: object = None
     ) -> Iterator[T]:
         """Yield ``function(item)``, or ``function(shared, item)``, for each item in order."""
         from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -290,7 +290,7 @@ class Ray(Engine):
     _reference: tuple[Shared, Any] | None = field(default=None, init=False, repr=False)
 
     def results(
-        self, function: Callable[..., T], items: Sequence[Any], *, shared: Any = None
+        self, function: Callable[..., T], items: Sequence[object], *, shared: object = None
     ) -> Iterator[T]:
         """Yield ``function(item)``, or ``function(shared, item)``, for each item in order."""
         ray = self._connect()

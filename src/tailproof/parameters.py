@@ -150,7 +150,7 @@ class Configurable:
         }
         return own | inner
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Return a copy with other settings; nothing is changed in place.
 
         Examples

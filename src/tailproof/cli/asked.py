@@ -50,7 +50,7 @@ class ExperimentOptions:
 
 
 def asked_for(
-    options: ExperimentOptions, log: Log, policy: Any, estimate: Estimate, *, level: float
+    options: ExperimentOptions, log: Log, policy: object, estimate: Estimate, *, level: float
 ) -> tuple[dict[str, Any], list[Block]]:
     """Return the requested numbers for the record, and as blocks; nothing if the answer is void."""
     if void(estimate.cautions):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -15,6 +15,7 @@ from tailproof.errors import TailproofError
 from tailproof.files import require_outputs
 from tailproof.log.log import Log
 from tailproof.log.spaces import as_space
+from tailproof.noise import Noise
 from tailproof.policies.text import policy_from_text
 from tailproof.report.blocks import Headline, table
 
@@ -26,7 +27,7 @@ WORLDS = {
     "cartpole": "The paper's CartPole: 100 steps an episode, rewards in [0, 1], with any noise.",
     "Hopper-v5, …": "Any Gymnasium environment, by its id, run by a policy that you give.",
 }
-NOISES: dict[str, Any] = {
+NOISES: dict[str, Callable[..., Noise]] = {
     "student-t": noises.StudentT,
     "skewed-t": noises.SkewedT,
     "gaussian": noises.Gaussian,
@@ -46,7 +47,7 @@ def list_worlds(session: Session) -> None:
     Example: tailproof data list
     """
     listed = {**WORLDS, "": f"--noise: {', '.join(NOISES)}"}
-    record = {"command": "data list", "worlds": WORLDS, "noises": list(NOISES)}
+    record: dict[str, object] = {"command": "data list", "worlds": WORLDS, "noises": list(NOISES)}
     session.answer(record, (table(("", ""), listed.items()),))
 
 
@@ -97,7 +98,7 @@ def make(session: Session, asked: MakeOptions) -> None:
     session.answer(record, (Headline(f"{path}: {log!r}"),))
 
 
-def named_noise(text: str) -> Any:
+def named_noise(text: str) -> Noise:
     """Return the noise for a command-line text.
 
     >>> named_noise("student-t:1.1"), named_noise("gaussian")

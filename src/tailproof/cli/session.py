@@ -9,7 +9,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
 from enum import IntEnum
@@ -104,7 +104,7 @@ class Session:
         if self.talks:
             self.err.print(visible(text), style="dim")
 
-    def warned(self, message: Warning | str, *_: Any, **__: Any) -> None:
+    def warned(self, message: Warning | str, *_: object, **__: object) -> None:
         """Keep each Python warning once, to print it with the answer."""
         if (text := without_secrets(as_options(str(message)))) not in self.warnings:
             self.warnings.append(text)
@@ -113,7 +113,7 @@ class Session:
         """Print an error."""
         self.err.print(labelled("Error: ", "warn", message))
 
-    def answer(self, record: dict[str, Any], answer: Answer) -> None:
+    def answer(self, record: Mapping[str, object], answer: Answer) -> None:
         """Print the record as JSON, or the blocks: those of the first screen, warnings, the rest."""
         with writing_output():
             if self.json:

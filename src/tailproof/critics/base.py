@@ -115,7 +115,7 @@ class WithoutBackup(Configurable):
         raise NotImplementedError
 
 
-def require_evaluating_critic(critic: Any) -> None:
+def require_evaluating_critic(critic: object) -> None:
     """Raise unless `critic` is a base that fits critics of a given policy."""
     if not isinstance(critic, CriticAlgorithm) or not critic.capabilities.evaluates:
         raise MethodError(

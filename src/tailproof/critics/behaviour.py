@@ -230,7 +230,7 @@ class EstimatedPropensity:
 
 
 def with_estimated_propensities(
-    log: Log, *, classifier: Any = None, folds: int = 5, seed: int = 0
+    log: Log, *, classifier: object = None, folds: int = 5, seed: int = 0
 ) -> tuple[Log, EstimatedPropensity]:
     """Return the log with estimated propensities, which replace any logged ones, and their report.
 
@@ -254,7 +254,7 @@ def with_estimated_propensities(
 
 
 def estimate_propensities(
-    log: Log, *, classifier: Any = None, folds: int = 5, seed: int = 0
+    log: Log, *, classifier: object = None, folds: int = 5, seed: int = 0
 ) -> EstimatedPropensity:
     """Estimate π̂(a | s) of the logging policy at the logged actions.
 

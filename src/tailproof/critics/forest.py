@@ -55,11 +55,11 @@ class Forest:
         own = self.at(pairs) * pairs.weights
         return np.bincount(pairs.row, weights=own, minlength=len(actions.states)).astype(float)
 
-    def averages(self, leaves: IntArray) -> Any:
+    def averages(self, leaves: IntArray) -> sparse.csr_matrix:
         """Return the matrix that averages rows within each leaf, (nodes, n)."""
         return averages(leaves, self.trees.nodes)
 
-    def spreads(self, pairs: Pairs, rows: int, kept: BoolArray | None = None) -> Any:
+    def spreads(self, pairs: Pairs, rows: int, kept: BoolArray | None = None) -> sparse.csr_matrix:
         """Return the matrix from leaf values to E_π over rows, (rows, nodes).
 
         Where some leaves hold no row (`kept` is false), a pair's weight goes to its other leaves.

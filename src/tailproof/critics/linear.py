@@ -721,7 +721,7 @@ def weighted_samples(
     return weights * pooled, SampleMean()
 
 
-def check_mean(mean: Any, unit: Any, *, pools: bool = False) -> None:
+def check_mean(mean: object, unit: object, *, pools: bool = False) -> None:
     """Refuse a mean that cannot be called and a unit that does not exist.
 
     `pools`: whether weights and rewards are known apart, which `TailPooled` needs.

@@ -196,7 +196,7 @@ def grown(
     return TreeArrays.of(found, kept)
 
 
-def averages(leaves: IntArray, nodes: int) -> Any:
+def averages(leaves: IntArray, nodes: int) -> sparse.csr_matrix:
     """Return the matrix that averages rows within each leaf, (nodes, n)."""
     count = np.bincount(leaves.ravel(), minlength=nodes)
     rows = np.repeat(np.arange(len(leaves)), leaves.shape[1])
@@ -204,7 +204,7 @@ def averages(leaves: IntArray, nodes: int) -> Any:
     return sparse.csr_matrix((1.0 / count[flat], (flat, rows)), shape=(nodes, len(leaves)))
 
 
-def predicts(leaves: IntArray, nodes: int) -> Any:
+def predicts(leaves: IntArray, nodes: int) -> sparse.csr_matrix:
     """Return the matrix from leaf values to means over trees, (n, nodes)."""
     rows = np.repeat(np.arange(len(leaves)), leaves.shape[1])
     weights = np.full(leaves.size, 1.0 / leaves.shape[1])

@@ -118,7 +118,7 @@ class Implicit(TrainsCritics):
     share: float = 0.7
 
     @classmethod
-    def as_published(cls, code: Literal["room", "original"] = "room", **settings: Any) -> Self:
+    def as_published(cls, code: Literal["room", "original"] = "room", **settings: object) -> Self:
         """Return the base with the settings of published code; `settings` override these.
 
         All published code has raw states and rewards, target rate 0.005, no `share`, and a Gaussian
@@ -306,7 +306,7 @@ class SAC(ActorCritic):
     target_entropy: float | None = None
 
     @classmethod
-    def as_published(cls, **settings: Any) -> Self:
+    def as_published(cls, **settings: object) -> Self:
         """Return the base with the settings of the paper's code; `settings` override these.
 
         Raw states and rewards, initial α = 1, target rate 0.005, 3,000,000 steps.

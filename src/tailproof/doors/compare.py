@@ -236,7 +236,7 @@ class Comparison(Answered):
 
         return comparison_answer(self)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers, lists and strings, ready for JSON."""
         of_gain = ("value", "relative", "lower_bound", "fold_values", "won")
         candidates = [
@@ -282,7 +282,7 @@ class Comparison(Answered):
 
         A pandas frame, or a pyarrow table where pandas is missing. Intervals of gains hold together.
         """
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "policy": each.name,
                 "value": each.value,
@@ -300,7 +300,8 @@ class Comparison(Answered):
         ]
         unknown = {**dict.fromkeys(rows[0], math.nan), "verdict": "baseline", "passes": False}
         rows.append({**unknown, "policy": self.baseline, "value": self.baseline_value})
-        return as_frame(sorted(rows, key=lambda row: -row["value"]))
+        ordered = sorted(rows, key=lambda row: -row["value"])
+        return as_frame(ordered)
 
     def __repr__(self) -> str:
         gate = "passed" if self.passes else "closed"
@@ -462,7 +463,7 @@ def compare(
     random_state: int | None = None,
     engine: str | Engine | None = None,
     n_jobs: int | None = None,
-    **columns: Any,
+    **columns: object,
 ) -> Comparison:
     """Rank policies by their estimates, and test whether any beats the logged policy.
 

@@ -284,7 +284,7 @@ class Verdict:
         """Return the method."""
         return named_method(self.method, **self.settings)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers and strings, ready for JSON."""
         more = {"call": self.call, "tails": self.tails, "summary": self.summary}
         converted: dict[str, Any] = plain({**vars(self), **more, "shape": self.shape.to_dict()})
@@ -313,7 +313,7 @@ def decide(
     shape: RewardShape,
     estimate: Estimate | None,
     *,
-    settings: dict[str, Any],
+    settings: dict[str, object],
     overlap: Overlap | None,
     influence: Influence,
     heaviest: float | None,
@@ -511,7 +511,7 @@ class Diagnosis(Answered):
 
         return diagnosis_answer(self)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers, lists and strings, ready for JSON."""
         kept = {name: value for name, value in vars(self).items() if name != "weights"}
         path = None if self.pooling is None else self.pooling.to_dict()
@@ -574,7 +574,7 @@ def diagnose(
     estimate: Estimate | None = None,
     seed: int | None = None,
     random_state: int | None = None,
-    **columns: Any,
+    **columns: object,
 ) -> Diagnosis:
     """Explain the decisions of `evaluate` on a log, with evidence and the most influential episodes.
 

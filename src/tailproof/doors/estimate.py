@@ -284,7 +284,9 @@ class Estimate(Answered):
         value = combine(method, self.fold_values, points, weights)
         return replace(self, method=method, answer=replace(self.answer, value=value))
 
-    def to_dict(self, *, level: float = 0.9, sizes_within: float | None = None) -> dict[str, Any]:
+    def to_dict(
+        self, *, level: float = 0.9, sizes_within: float | None = None
+    ) -> dict[str, object]:
         """Return plain numbers, lists and strings, ready for JSON; intervals have this level.
 
         `sizes_within` adds the gain if sizes of extremes differ by at most that share.
@@ -412,7 +414,7 @@ def why_no_interval(method: Method, folds: int) -> Caution | None:
     )
 
 
-def _parts(gain: PairedGain | FoldGain, level: float) -> Any:
+def _parts(gain: PairedGain | FoldGain, level: float) -> object:
     """Return how often × how large for JSON; None where the gain is not split."""
     parts = gain.parts if isinstance(gain, PairedGain) else None
     return None if parts is None else plain(parts.to_dict(level))

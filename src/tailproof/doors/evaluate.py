@@ -224,7 +224,7 @@ def evaluate(
     random_state: int | None = None,
     engine: str | Engine | None = None,
     n_jobs: int | None = None,
-    **columns: Any,
+    **columns: object,
 ) -> Estimate:
     """Estimate J(π) = E[Σ γᵗ rₜ] of a policy from logged data.
 

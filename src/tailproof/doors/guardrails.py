@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import Any, Literal
+from typing import Literal
 
 from tailproof.doors.source import numbers_by_row
 from tailproof.doors.verdict import Judged, verdict_on
@@ -116,7 +116,7 @@ class Guardrail:
         )
         return _HARM.get(found.word, "not shown to be harmless")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers and strings, ready for JSON; changes are those of the column."""
         sign = -1.0 if self.outcome.less_is_better else 1.0
         ends = None if self.bounds is None else sorted(sign * end for end in self.bounds)

@@ -70,7 +70,7 @@ def learn(
     engine: str | Engine | None = None,
     n_jobs: int | None = None,
     advance: Callable[[], object] = lambda: None,
-    **columns: Any,
+    **columns: object,
 ) -> Learned:
     """Learn a policy from logged data.
 

@@ -288,7 +288,7 @@ class Learned(Answered):
         return score_of(environment, self.policy, episodes=episodes, seed=seed)
 
     def predict(
-        self, table: Any, *, episode: str | None = None, reward: str | None = None
+        self, table: object, *, episode: str | None = None, reward: str | None = None
     ) -> AnyArray:
         """Return the action's label for each row of a table, the likeliest one of a stochastic policy.
 
@@ -319,7 +319,7 @@ class Learned(Answered):
         return np.asarray(labels[self._chances(table, episode, reward).argmax(axis=1)])
 
     def probabilities(
-        self, table: Any, *, episode: str | None = None, reward: str | None = None
+        self, table: object, *, episode: str | None = None, reward: str | None = None
     ) -> dict[str, FloatArray]:
         """Return π(a|s) of each row of a table, (n,), by the action's label; see `predict`."""
         return dict(zip(self._labels, self._chances(table, episode, reward).T, strict=True))
@@ -471,7 +471,7 @@ class Learned(Answered):
         write_value(path, KIND, VERSION, self)
 
     @classmethod
-    def load(cls, path: str | Path, *, features: Any = None) -> Learned:
+    def load(cls, path: str | Path, *, features: object = None) -> Learned:
         """Read a file written by `save`. Pass `features` again if they were the user's own.
 
         Examples
@@ -525,7 +525,7 @@ class Learned(Answered):
 
         return learned_answer(self)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers, lists and strings, ready for JSON."""
         return {
             "method": str(self.method),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tailproof.doors.estimate import Estimate
 from tailproof.doors.source import LogSource, as_log
@@ -82,7 +82,7 @@ class Plan(Answered):
 
         return plan_blocks(self)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers and strings, ready for JSON."""
         return {
             "level": self.curve.level,
@@ -115,7 +115,7 @@ def plan(
     power: float = POWER,
     gamma: float | None = None,
     seed: int = 0,
-    **columns: Any,
+    **columns: object,
 ) -> Plan:
     """Return the gain that a randomised test with two arms would show, under the log's own tail.
 

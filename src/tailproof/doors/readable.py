@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class RuleLeaf:
     value: float | None = None
     segment: Segment | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers and strings, ready for JSON."""
         found = self.segment
         return {
@@ -111,7 +111,7 @@ class JudgedRule:
             return f"{said}."
         return f"{said} and earns {100 * self.share_of_gain:.0f} % of the gain."
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers and strings, ready for JSON."""
         return {
             "text": self.rule.text(),
@@ -126,11 +126,11 @@ class JudgedRule:
         rows = []
         for each in self.leaves:
             found = each.to_dict()
-            ends = found.pop("interval") or {"low": np.nan, "high": np.nan}
-            conditions = " and ".join(each.conditions)
-            rows.append(
-                {**found, "conditions": conditions, "low": ends["low"], "high": ends["high"]}
-            )
+            del found["interval"]
+            ends = None if each.segment is None else each.segment.interval
+            found["conditions"] = " and ".join(each.conditions)
+            found["low"], found["high"] = (ends.low, ends.high) if ends else (np.nan, np.nan)
+            rows.append(found)
         return as_frame(rows)
 
 

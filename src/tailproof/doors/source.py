@@ -23,8 +23,8 @@ LogSource = Log | LogProfile | Readable
 
 def as_profile(
     given: LogSource,
-    columns: Mapping[str, Any],
-    door: Callable[..., Any],
+    columns: Mapping[str, object],
+    door: Callable[..., object],
     *,
     beside: Sequence[str] = (),
 ) -> LogProfile:
@@ -39,8 +39,8 @@ def as_profile(
 
 def as_log(
     given: LogSource,
-    columns: Mapping[str, Any],
-    door: Callable[..., Any],
+    columns: Mapping[str, object],
+    door: Callable[..., object],
     *,
     beside: Sequence[str] = (),
 ) -> Log:

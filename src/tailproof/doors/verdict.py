@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tailproof.errors import Caution, LevelError
 from tailproof.robust.intervals import Bound, Interval
@@ -93,7 +93,7 @@ class GainVerdict:
     def __str__(self) -> str:
         return self.word
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the verdict and its reasons for JSON."""
         return {"verdict": self.word, "reason": list(self.reasons)}
 

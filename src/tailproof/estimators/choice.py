@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -109,7 +109,7 @@ class Choice(Scored):
             sample_influence=None,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers and strings, ready for JSON."""
         return {
             "estimator": self.estimator,
@@ -187,7 +187,7 @@ class SequentialChoice(Choice):
             )
         return f"{taken}: a robust one would gain nothing."
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers and strings, ready for JSON."""
         own = ("asymmetry", "skewed", "critic", "allowance", "disagreement", "lost", "unlike")
         return {**super().to_dict(), **{name: getattr(self, name) for name in own}}
@@ -246,7 +246,7 @@ class OneStepChoice(Choice):
             note="holds at any sample size if units are independent and propensities are right",
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers and strings, ready for JSON."""
         own = {"asymmetry": self.asymmetry, "skewed": self.skewed, "interval": self.spread.kind}
         return {**super().to_dict(), **own}

@@ -60,7 +60,7 @@ class Decided:
     outside: dict[str, float] = field(default_factory=dict)
     drifted: float = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers and texts, ready for JSON."""
         return dict(vars(self))
 

@@ -289,7 +289,7 @@ class Graph:
         """Add an integer constant and return its name."""
         return self.constant(np.asarray(values, dtype=np.int64))
 
-    def node(self, kind: str, *inputs: object, outputs: int = 1, **attributes: Any) -> str:
+    def node(self, kind: str, *inputs: object, outputs: int = 1, **attributes: object) -> str:
         """Add a node, whose inputs may be numbers, and return the name of its first output."""
         given = [each if isinstance(each, str) else self.constant(each) for each in inputs]
         self.made += 1
@@ -347,7 +347,7 @@ class Graph:
         path: Path,
         dimension: int | str,
         outputs: dict[str, Output],
-        metadata: dict[str, Any],
+        metadata: dict[str, object],
         *,
         encoder: Encoder | None = None,
         kind: str = "DOUBLE",

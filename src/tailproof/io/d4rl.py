@@ -25,7 +25,7 @@ _OPTIONAL = ("timeouts", "next_observations", "final_observations", "episode_ter
 
 
 def read_d4rl(
-    source: str | Path | Mapping[str, Any],
+    source: str | Path | Mapping[str, object],
     notes: Notes | None = None,
     *,
     max_steps: int | None = None,
@@ -77,7 +77,7 @@ def read_d4rl(
 
 
 def read_rollouts(
-    source: str | Path | Mapping[str, Any],
+    source: str | Path | Mapping[str, object],
     notes: Notes | None = None,
     *,
     max_steps: int | None = None,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from glob import glob
 from json import loads
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -96,7 +96,7 @@ def require_room(label: str, rows: int, columns: int) -> None:
 class LimitedStream(io.RawIOBase):
     """A stream that raises an error after more bytes than allowed."""
 
-    def __init__(self, stream: Any, label: str, allowed: int | None = None) -> None:
+    def __init__(self, stream: IO[bytes], label: str, allowed: int | None = None) -> None:
         super().__init__()
         self._stream, self._label = stream, label
         self._left = self._allowed = physical_memory() // 2 if allowed is None else allowed

@@ -342,7 +342,7 @@ class RegressionCloning(WithoutBackup):
         zero = LinearCritics(features, np.zeros((folds.count, features.size)))
         return Fitted(zero, notes=notes)
 
-    def extract(self, task: Task, fitted: Fitted, **_: Any) -> Extraction:  # noqa: ARG002
+    def extract(self, task: Task, fitted: Fitted, **_: object) -> Extraction:  # noqa: ARG002
         """Return the policy."""
         log, space = task.log, task.log.action_space
         if self.top < 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -112,7 +111,7 @@ class Judgement:
         """Whether the gain is above zero with confidence `level`."""
         return bool(self.why_not is None and self.bound > 0)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers and strings, ready for JSON."""
         bound = self.bound if np.isfinite(self.bound) else None
         return {**asdict(self), "bound": bound, "better": self.better}

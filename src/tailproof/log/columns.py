@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy  # its parts are imported on first use
@@ -172,7 +172,9 @@ class Summaries:
         """The averages at the start of an episode, (q,)."""
         return np.zeros(len(self.names))
 
-    def updated(self, averages: AnyArray, state: Any, action: Any, reward: float) -> FloatArray:
+    def updated(
+        self, averages: AnyArray, state: object, action: object, reward: float
+    ) -> FloatArray:
         """Return the averages after a step, (q,), from those before it."""
         states, actions = np.atleast_2d(np.asarray(state, dtype=float)), np.asarray([action])
         now = self._now(states, actions, np.array([reward]))[0]

@@ -150,7 +150,7 @@ class ArrayFile:
         return np.memmap(self.path, self.dtype, "r", shape=self.shape)
 
 
-def sendable(values: Any) -> Any:
+def sendable(values: object) -> Any:
     """Return the file of an array that is mapped from a whole file, other values as they are."""
     if isinstance(values, np.memmap) and isinstance(values.base, mmap.mmap):
         return ArrayFile(str(values.filename), values.dtype.str, values.shape)

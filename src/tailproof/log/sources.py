@@ -25,7 +25,7 @@ class MinariData(Protocol):
     def action_space(self) -> Any:
         """A Gymnasium space."""
 
-    def iterate_episodes(self, episode_indices: Any = None) -> Iterable[Any]:
+    def iterate_episodes(self, episode_indices: object = None) -> Iterable[Any]:
         """Yield the episodes."""
 
 

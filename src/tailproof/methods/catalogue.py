@@ -200,10 +200,10 @@ def method(
     *,
     folds: int | None = None,
     confidence: float | None = None,
-    base: Algorithm | Callable[..., Any] | str | None = None,
+    base: Algorithm | Callable[..., object] | str | None = None,
     aggregate: Aggregate | None = None,
     clip: float | str | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> Method:
     """Return a named method, with the given settings changed.
 

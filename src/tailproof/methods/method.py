@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
 from tailproof.critics.base import PLACES, Algorithm, At, CriticAlgorithm, ValueAlgorithm
 from tailproof.errors import MethodError
@@ -96,7 +95,7 @@ at='value'. Got at='pointwise'; use at='value', or a base with critics such as F
         """Number of members, K."""
         return self.partition.count
 
-    def with_settings(self, **settings: Any) -> Method:
+    def with_settings(self, **settings: object) -> Method:
         """Return this method with other settings of its base, or of the base's neural version."""
         known = {each.name for each in fields(self.base)}  # type: ignore[arg-type]
         unknown = sorted(set(settings) - known)

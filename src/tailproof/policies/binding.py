@@ -63,7 +63,7 @@ _PANDAS = "pandas", "A rule over named columns", PolicyError
 class Predictor(Protocol):
     """A fitted model of scikit-learn."""
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: object) -> Any:
         """Return one action per state."""
 
 

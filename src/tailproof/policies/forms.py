@@ -537,7 +537,7 @@ class OnFrame:
         return called(self.function)
 
 
-def on_frame(function: Callable[[Any], Any]) -> OnFrame:
+def on_frame(function: Callable[[object], object]) -> OnFrame:
     """Declare that a policy takes a pandas frame with the log's original columns and labels.
 
     It returns labels, action codes, or probabilities: an array (n, A) in the order of the log's

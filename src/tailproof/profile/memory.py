@@ -353,7 +353,8 @@ def _by_others(
         )
         leaves = trees.leaves(inputs[taught])
         average, back = averages(leaves, trees.nodes), predicts(leaves, trees.nodes)
-        left, values = targets[taught], 0.0
+        left = targets[taught]
+        values = np.zeros((trees.nodes, *left.shape[1:]))
         for _ in range(1 + _TWICE):
             step = average @ left
             left, values = left - back @ step, values + step

@@ -795,7 +795,7 @@ def pair_gains(comparison: Comparison) -> dict[tuple[str, str], ReadGain]:
     return found
 
 
-def pair_records(comparison: Comparison) -> list[dict[str, Any]]:
+def pair_records(comparison: Comparison) -> list[dict[str, object]]:
     """Return the difference of any two candidates for JSON, in units of the reward."""
     return [
         {
@@ -1064,7 +1064,7 @@ def _returns(log: Log, diagnosis: Diagnosis) -> Section | None:
     return Section("returns", f"What each {diagnosis.noun} earned", (shown,))
 
 
-def settings_section(settings: Mapping[str, Any], *, notes: Sequence[str] = ()) -> Section:
+def settings_section(settings: Mapping[str, object], *, notes: Sequence[str] = ()) -> Section:
     """Return the settings that reproduce the numbers, and how the log was read."""
     rows = [(name, str(value)) for name, value in settings.items() if value is not None]
     shown = table(("setting", "value"), [*rows, *versions().items()])

@@ -125,8 +125,8 @@ def tips_of(artist: Artist) -> list[str]:
 
 def dots(
     axes: Axes,
-    xs: Any,
-    ys: Any,
+    xs: object,
+    ys: object,
     tone: Tone,
     *,
     tips: Sequence[str] = (),
@@ -479,7 +479,9 @@ def plot_series(series: Any, name: str, *, ax: Axes | None) -> Axes:
     return axes
 
 
-def plot_history(series: Mapping[str, Any], quantities: Sequence[str], *, ax: Axes | None) -> Any:
+def plot_history(
+    series: Mapping[str, object], quantities: Sequence[str], *, ax: Axes | None
+) -> Any:
     """Draw series of a training history, one panel each, and return the Axes or an array of them."""
     unknown = [name for name in quantities if name not in series]
     if unknown or not quantities:

@@ -38,7 +38,7 @@ def _text(text: str, style: str = "") -> Text:
 
 
 @singledispatch
-def rendered(block: Any) -> Any:
+def rendered(block: object) -> Any:
     """Return a block as something that a rich console prints."""
     return block
 

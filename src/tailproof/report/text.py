@@ -6,7 +6,7 @@ import json
 import math
 import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -313,7 +313,7 @@ SCHEMA = 2
 EVIDENCE = ("fold_values", "bad_folds", "choice", "diagnosis", "estimate")
 
 
-def as_json(record: dict[str, Any]) -> str:
+def as_json(record: Mapping[str, object]) -> str:
     """Return standard JSON; `frames.plain` converts NaN and infinity.
 
     >>> import numpy as np
@@ -327,7 +327,7 @@ def as_json(record: dict[str, Any]) -> str:
     return json.dumps(plain({"schema": SCHEMA, **record}), indent=2, allow_nan=False)
 
 
-def page_of(record: Any) -> Any:
+def page_of(record: object) -> Any:
     """Return the part of a full record that ``--json`` prints, without the evidence.
 
     >>> page_of({"value": 1.0, "fold_values": [1.0, 2.0], "gain": {"value": 0.5, "fold_values": []}})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import log
-from typing import Any
 
 import numpy as np
 
@@ -76,7 +75,7 @@ class Part:
             ends = self.spread * ratio.low, self.spread * ratio.high
         return _interval(min(ends), max(ends), level, self.gain)
 
-    def to_dict(self, level: float = 0.9) -> dict[str, Any]:
+    def to_dict(self, level: float = 0.9) -> dict[str, object]:
         """Return plain numbers for JSON."""
         found, ratio = self.interval(level), self.relative_interval(level)
         return {
@@ -130,7 +129,7 @@ class GainParts:
         reach = self.often.logged * self.size.logged
         return (1 - self.usual / reach) / (1 + often) - 1
 
-    def to_dict(self, level: float = 0.9) -> dict[str, Any]:
+    def to_dict(self, level: float = 0.9) -> dict[str, object]:
         """Return plain numbers for JSON."""
         tipping = self.tipping_interval(level)
         return {
