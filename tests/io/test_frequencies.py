@@ -98,14 +98,14 @@ def test_copies_are_not_counted_shown_or_taken_for_a_tail(table):
     assert copied.tails["rewards"].right == own.tails["rewards"].right
     assert copied.clustering == own.clustering
     assert copied.verdict.tails == own.verdict.tails
-    assert len({each.label for each in copied.influence.units}) == 10
+    assert len({each.row for each in copied.influence.units}) == 10
 
 
 def test_an_episode_decides_with_all_of_its_copies(table):
     weighted = read_log(table, weight="weight")
     found = diagnose(weighted).influence
     first = found.units[0]
-    rest = table.drop(index=int(first.label))
+    rest = table.drop(index=first.row)
     expected = np.average(rest["reward"], weights=rest["weight"])
     assert first.without == pytest.approx(expected)
 
