@@ -1,11 +1,13 @@
 """What the library and the oracle each say about a random log, on every surface of the library."""
 
+from contextlib import ExitStack
 from functools import partial
 from unittest.mock import patch
 
 import numpy as np
 import pyarrow.parquet as pq
 
+import tailproof.io.mapped
 import tailproof.log.log
 from tailproof import Log, evaluate, learn, method
 from tailproof.errors import FoldError
@@ -48,10 +50,18 @@ def as_log(plain):
 
 
 def on_disk(log, path):
-    """Write a log in small row groups, and open it in small parts that stay on disk."""
+    """Write a log in small row groups, and open it where it stays on disk."""
     pq.write_table(pq.read_table(write_log(log, path)), path, row_group_size=17)
-    with patch.object(tailproof.log.log, "PART", 40):
-        return read_log(path, lazy=True)
+    return read_log(path, lazy=True)
+
+
+def parts_of(surface):
+    """Let a log be processed in small parts, except in memory, where it is one."""
+    rows = tailproof.log.log.PART if surface == "memory" else 40
+    stack = ExitStack()
+    for module in (tailproof.log.log, tailproof.io.mapped):
+        stack.enter_context(patch.object(module, "PART", rows))
+    return stack
 
 
 def expected(oracle, plain, seed, *, bandit):
@@ -188,16 +198,14 @@ def disagreements(oracle, seed, *, surface, path, engine=None):
     bandit = seed % 3 == 0
     plain = oracle.random_log(seed, bandit=bandit)
     log = as_log(plain)
-    if surface == "lazy" and not bandit:
-        log = on_disk(log, path)
-    asks = [
-        (
-            partial(expected, oracle, bandit=bandit),
-            found(log, oracle, plain, seed, bandit=bandit, engine=engine),
-        )
-    ]
-    if not bandit and seed % 2:
-        asks.append((partial(learned_expected, oracle), learned_found(log, plain, seed, engine)))
+    with parts_of(surface):
+        if surface == "lazy" and not bandit:
+            log = on_disk(log, path)
+        values = found(log, oracle, plain, seed, bandit=bandit, engine=engine)
+        asks = [(partial(expected, oracle, bandit=bandit), values)]
+        if not bandit and seed % 2:
+            learned = learned_found(log, plain, seed, engine)
+            asks.append((partial(learned_expected, oracle), learned))
     compared, said = 0, []
     for ask, got in asks:
         for name, value in ask(plain=plain, seed=seed).items():
