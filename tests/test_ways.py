@@ -1,5 +1,6 @@
 """The way of the data in docs/design.md: each call enters the modules that are listed for it."""
 
+import inspect
 import re
 import sys
 import threading
@@ -25,11 +26,11 @@ def ways():
 
 
 def entered(call):
-    """Return the modules of the package in which a call runs a function."""
+    """Return the modules of the package in which a call runs a function; to import one is no call."""
     files = set()
 
     def see(frame, event, _):
-        if event == "call":
+        if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             files.add(frame.f_code.co_filename)
 
     threading.setprofile(see)
