@@ -6,6 +6,7 @@ import pytest
 from tailproof import Log
 from tailproof.files import from_parts, to_parts
 from tailproof.log.columns import CriticColumns, Summaries
+from tailproof.rules import RULES
 
 COLUMNS = CriticColumns(past=("actions", "rewards", "states"), decays=(0.5, 0.8))
 
@@ -31,6 +32,16 @@ def test_updates_step_by_step_give_the_columns_of_the_log(rng, continuous):
             np.testing.assert_allclose(wider.states[row, width:], kept, atol=1e-12)
             kept = past.updated(kept, log.states[row], log.actions[row], log.rewards[row])
             np.testing.assert_allclose(wider.next_states[row, width:], kept, atol=1e-12)
+
+
+def test_of_very_many_actions_the_most_frequent_have_an_average(rng):
+    actions = rng.permutation(np.repeat(range(60), range(1, 61)))
+    n = len(actions)
+    log = Log.from_arrays(
+        np.zeros((n, 1)), actions, np.arange(n), np.zeros((n, 1)), episode=np.zeros(n)
+    )
+    past = Summaries.fit(log, CriticColumns(past=("actions",), decays=(0.5,)))
+    assert past.shown.tolist() == list(range(59 - RULES.tree_columns, 59))
 
 
 def test_they_are_saved_whole(rng):

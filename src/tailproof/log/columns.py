@@ -10,6 +10,7 @@ import scipy  # its parts are imported on first use
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.log.log import Log
+from tailproof.rules import RULES
 
 #: What the summaries are of.
 Past = Literal["actions", "rewards", "states"]
@@ -107,9 +108,10 @@ class Summaries:
         shown, names = np.empty(0, dtype=np.intp), list[str]()
         if "actions" in columns.past and log.is_discrete:
             count = log.action_counts
-            others = [k for k in range(log.n_actions) if count[k] and k != count.argmax()]
-            shown = np.array(others, dtype=np.intp)
-            names += [f"action {log.action_space.label(k)}" for k in others]  # type: ignore[union-attr]
+            # the others tell the most frequent action; of very many, the rarest only add noise
+            order = np.argsort(-count, kind="stable")[1 : 1 + RULES.tree_columns]
+            shown = np.sort(order[count[order] > 0])
+            names += [f"action {log.action_space.label(k)}" for k in shown.tolist()]  # type: ignore[union-attr]
         elif "actions" in columns.past:
             names += [f"action {k}" for k in range(log.actions[:1].size)]
         if "rewards" in columns.past:
