@@ -10,7 +10,9 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from numbers import Integral
@@ -50,6 +52,21 @@ def one_tree_thread() -> AbstractContextManager[Any]:
     """
     context: AbstractContextManager[Any] = _controller(True).limit(limits=1, user_api="openmp")
     return context
+
+
+_threads = ContextVar("threads", default=1)  # 1 in a worker, so that threads start no threads
+
+
+def on_threads(function: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
+    """Return ``function(item)`` for each item in order, on the threads of the engine in use.
+
+    For compiled functions that hold no lock of Python's, such as growing a tree.
+    """
+    count = min(_threads.get(), len(items))
+    if count < 2:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(function, items))
 
 
 class Engine(ABC):
@@ -412,13 +429,14 @@ def as_engine(given: str | int | Engine | None) -> Engine:
 def running(given: str | int | Engine | None) -> Iterator[Engine]:
     """Yield the engine for a name, number or engine; close it unless an engine was given.
 
-    Meanwhile matrix products use one thread: on busy cores, threads that wait for each other cost many
-    times what they save.
+    Meanwhile `on_threads` uses its threads, if it has any.
     """
     engine = as_engine(given)
+    threads = engine.workers if isinstance(engine, Local) and engine.kind == "threads" else 1
+    before = _threads.set(threads)
     try:
-        with one_thread():
-            yield engine
+        yield engine
     finally:
+        _threads.reset(before)
         if engine is not given:
             engine.close()

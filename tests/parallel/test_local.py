@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import types
 import warnings
@@ -14,12 +15,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from tailproof import evaluate, method
+from tailproof import evaluate, learn, method
 from tailproof.errors import EngineError, EngineWarning, LogError, StorageError
 from tailproof.noise import StudentT
-from tailproof.parallel import Local, Ray, as_engine, running
+from tailproof.parallel import Local, Ray, as_engine, on_threads, running
+from tailproof.progress import staged
 from tailproof.robust.means import AdaptiveHuber
+from tailproof.worlds import CartPole
 
 
 @pytest.fixture(scope="module")
@@ -252,3 +256,36 @@ def test_a_cluster_on_this_machine_alone_says_what_its_start_took(monkeypatch, a
         Ray(address=address)._connect()
     assert started == [address]
     assert [each.category for each in heard] == ([EngineWarning] if address is None else [])
+
+
+def test_compiled_functions_run_on_the_threads_of_the_engine_in_use():
+    def named(item):
+        return item, threading.current_thread()
+
+    assert on_threads(named, [1, 2]) == [(1, threading.main_thread()), (2, threading.main_thread())]
+    with running(2) as engine:
+        found = on_threads(named, range(5))
+        assert [item for item, _ in found] == [*range(5)]
+        assert threading.main_thread() not in {thread for _, thread in found}
+        for items in engine.map(
+            lambda _: on_threads(named, [1, 2]), [0, 1]
+        ):  # none of a thread's own
+            assert len({thread for _, thread in items}) == 1
+
+
+def test_matrix_products_of_a_door_use_one_thread():
+    @staged("Looking")
+    def door():
+        return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+
+    with threadpool_limits(2, user_api="blas"):
+        assert set(door()) == {1}
+
+
+def test_trees_are_the_same_on_any_number_of_threads():
+    log = CartPole().log(episodes=30, noise=StudentT(df=2), seed=0)
+    first, second = (
+        learn(log, method="forest-fqi", gamma=0.9, n_jobs=jobs).policy(log.states)
+        for jobs in (1, 2)
+    )
+    assert (first == second).all()

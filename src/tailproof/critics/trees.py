@@ -16,6 +16,7 @@ from tailproof.features import Standardise, at_every_action
 from tailproof.files import NOT_SAVED
 from tailproof.log.horizon import leading_columns
 from tailproof.log.log import Log
+from tailproof.parallel import on_threads
 from tailproof.rules import RULES
 
 _FEW = 1 << 16  # rows evaluated at a time
@@ -76,7 +77,8 @@ class TreeArrays:
         if self.native and inputs.dtype == np.float32:
             if self.native_inputs is not None:
                 inputs = np.ascontiguousarray(inputs[:, self.native_inputs])
-            return np.stack([each.apply(inputs) for each in self.native], axis=1) + self.roots
+            found = on_threads(lambda tree: tree.apply(inputs), self.native)
+            return np.stack(found, axis=1) + self.roots
         node = np.tile(self.roots, n).astype(np.intp)
         row = np.repeat(np.arange(n), count)
         walking = np.flatnonzero(self.column[node] >= 0)
@@ -184,16 +186,14 @@ def grown(
         inputs = inputs[:, kept]
     inputs = np.ascontiguousarray(inputs, dtype=np.float32)
     state = np.random.RandomState(seed)
-    with config_context(skip_parameter_validation=True):
-        found = [
-            kind(
-                min_samples_leaf=smallest,
-                max_features=1.0,
-                random_state=state.randint(np.iinfo(np.int32).max),
-            ).fit(inputs, targets, check_input=False)
-            for _ in range(trees)
-        ]
-    return TreeArrays.of(found, kept)
+
+    def grow(own: int) -> Any:
+        with config_context(skip_parameter_validation=True):  # of this thread
+            tree = kind(min_samples_leaf=smallest, max_features=1.0, random_state=own)
+            return tree.fit(inputs, targets, check_input=False)
+
+    seeds = [state.randint(np.iinfo(np.int32).max) for _ in range(trees)]
+    return TreeArrays.of(on_threads(grow, seeds), kept)
 
 
 def averages(leaves: IntArray, nodes: int) -> sparse.csr_matrix:

@@ -41,7 +41,7 @@ from tailproof.methods.fit import (
     warn_of_a_hidden_horizon,
 )
 from tailproof.methods.method import Method
-from tailproof.parallel import Engine, Local, one_thread, running
+from tailproof.parallel import Engine, Local, running
 from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.binding import Policy, for_log
 from tailproof.policies.text import policy_columns
@@ -93,7 +93,7 @@ def score_log(task: Task, method: Method, profile: LogProfile) -> Choice | None:
     if not (whole and isinstance(method.base, ScoreAlgorithm)):
         return None
     _, rng = np.random.default_rng(task.seed).spawn(2)  # the first is for folds
-    with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         choice = method.base.score(task, profile, rng=rng)
     if choice is None:
         return None

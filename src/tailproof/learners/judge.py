@@ -16,7 +16,6 @@ from tailproof.estimators.one_step import evaluate_rows, is_one_step
 from tailproof.estimators.sequential import FEWEST, evaluate_log, tame
 from tailproof.features.ladder import basis_for
 from tailproof.log.log import Log
-from tailproof.parallel import one_thread
 from tailproof.policies.forms import Policy, action_probabilities
 from tailproof.profile.profile import LogProfile
 from tailproof.robust.gains import PairedGain, PooledGain
@@ -167,7 +166,7 @@ class Judge:
         """Return the default estimate, and its critics if episodes have several steps."""
         task = Task(self.log, self.gamma, policy, None, seed=self.seed)
         rng = np.random.default_rng([self.seed, 5])
-        with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             if is_one_step(task):
                 rows = self.profile.one_step(int(rng.integers(2**63)))
                 return evaluate_rows(rows, rows.in_order(task.action_probabilities)), None
@@ -234,7 +233,6 @@ def extrapolated(blend: Blend, *, seed: int) -> float:
     target = rung.system.target
     level = float(np.median(target.log.rewards)) if target.endless else 0.0
     rewards = tame(target.log, target.log.rewards - level, basis_for(target.log))
-    with one_thread():
-        trees = forest_rung(rung.system, rewards, cross_fit_forests(target, rewards, seed=seed))
+    trees = forest_rung(rung.system, rewards, cross_fit_forests(target, rewards, seed=seed))
     error = jackknife_error(trees.left_out - rung.left_out)
     return max(0.0, rung.value - trees.value - error)

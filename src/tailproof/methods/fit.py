@@ -26,7 +26,6 @@ from tailproof.log.folds import Folds
 from tailproof.log.horizon import time_limit, unknown_rest
 from tailproof.log.log import Log
 from tailproof.methods.method import Method
-from tailproof.parallel import one_thread
 from tailproof.profile.profile import LogProfile
 from tailproof.robust.means import Cap
 
@@ -116,7 +115,7 @@ def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members
     partition_rng, fit_rng = rng.spawn(2)
     folds = method.partition.assign(task.log, partition_rng)
     # overflow is reported by `require_healthy`
-    with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         if isinstance(method.base, CriticAlgorithm):
             backup = method.aggregate if method.at == "backup" else None
             fitted = method.base.fit(task, folds, backup=backup, rng=fit_rng)
