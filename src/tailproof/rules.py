@@ -71,9 +71,9 @@ class Rules:
     # hidden state
     hidden_reward: float = 5.3  # [hidden] standard errors by which the past must tell rewards
     hidden_event: float = 4.5  # [hidden] the same for extreme rewards and ends of episodes
-    hidden_next: float = 7.5  # [hidden] the same for next states, which trees fit less well
+    hidden_next: float = 5.5  # [hidden] the same for next states
     hidden_gain: float = 0.003  # [hidden] least share of variances that the past explains held out
-    hidden_doubt: float = 0.7  # [hidden] share of these from which it is in doubt
+    hidden_doubt: float = 0.8  # [hidden] share of these from which it is in doubt
     hidden_rows: int = 800  # [hidden] fewer are not tested
     unresolved: float = 0.5  # [hidden] share of what summaries changed that stays in doubt
     contradicts: float = 3.0  # [none] standard errors by which weighted rewards contradict critics

@@ -25,7 +25,6 @@ _ROWS = 8_000  # most rows for the test
 _FOLDS = 2
 _FEWEST = 20  # groups of episodes, and ten rows of each where rewards come last
 _AHEAD = 0.9  # decay of the rewards to come, by which next states are valued
-_TWICE = 3  # times that trees fit what they left: less bias where values bend
 _MIXTURES = 4  # of the summaries that trees are grown on
 _COMMON = 6  # actions, the most frequent ones, whose effects are tested
 _NARROW = 12  # state columns of which summaries are made; of more, only of actions and rewards
@@ -37,6 +36,7 @@ _SLACK = 1.3  # standard errors over groups are too large where few groups have 
 _PAST: tuple[Past, ...] = ("actions", "rewards", "states")
 _DECAYS = (0.5, 0.8)  # for critics: slower averages lie far from the logged ones
 _NEARLY = 0.85  # share of what the best averages explain that fewer ones must
+_EXPLAINED = 0.05  # share of a variance below which what is left is the trees' error, not chance
 _RIDGE = 0.01  # share of each column's sum of squares
 _DIGITS = 6
 _EVERY = {"rewards", "extreme rewards", "ends", "states"}
@@ -142,9 +142,10 @@ class _Trees(NamedTuple):
 
     trees: int
     smallest: int  # rows of a leaf
+    again: int  # times that they fit what they left: less bias where values bend
 
 
-_FITS = (_Trees(10, 5), _Trees(20, 3))  # the second, slower one confirms what the first finds
+_FITS = (_Trees(10, 5, 3), _Trees(20, 3, 6))  # the second, slower one confirms what the first finds
 
 
 class _Surprise(NamedTuple):
@@ -206,6 +207,8 @@ class _Left:
         past = np.column_stack([self.past, _products(self.past, self.taken)])
         limits = {"rewards": RULES.hidden_reward, "states": RULES.hidden_next}
         for name, left, chance in zip(self.names, self.targets.T, self.chances.T, strict=True):
+            if name == "states" and (left**2).mean() < _EXPLAINED:
+                continue
             both = left[:, None] * past
             by_group = np.stack([np.bincount(self.group, each) for each in both.T], axis=1)
             total = np.abs(both.sum(axis=0))
@@ -355,7 +358,7 @@ def _by_others(
         average, back = averages(leaves, trees.nodes), predicts(leaves, trees.nodes)
         left = targets[taught]
         values = np.zeros((trees.nodes, *left.shape[1:]))
-        for _ in range(1 + _TWICE):
+        for _ in range(1 + fit.again):
             step = average @ left
             left, values = left - back @ step, values + step
         found[own] = predicts(trees.leaves(inputs[own]), trees.nodes) @ values
