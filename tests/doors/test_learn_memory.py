@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tailproof import Learned, evaluate, learn, read_log
+from tailproof import Learned, compare, evaluate, learn, read_log
 from tailproof.errors import LogError, MethodError, PolicyError
 from tailproof.export.apply import apply
 from tailproof.export.onnx import load
@@ -83,8 +83,16 @@ def test_a_memory_earns_what_the_columns_cannot_tell_and_runs_elsewhere(tmp_path
     played.loc[3, "offer"] = None
     with pytest.raises(LogError, match="row 3"):
         learned.predict(played, **asked)
-    with pytest.raises(PolicyError):  # it needs more than the log's columns
-        evaluate(log, learned.policy, gamma=GAMMA)
+    for policy in (learned.policy, load(tmp_path / "policy.tailproof")):
+        with pytest.raises(PolicyError, match=r"give learned\.past\.added_to\(log\)"):
+            evaluate(log, policy, gamma=GAMMA)
+    with pytest.raises(PolicyError, match=r"give learned\.past\.added_to\(log\)"):
+        compare(log, {"new": learned}, gamma=GAMMA)
+    answer = evaluate(log, again, gamma=GAMMA)
+    assert answer.value == evaluate(wider, learned.policy, gamma=GAMMA).value
+    assert answer.value == again.evaluate(log).estimate.value
+    interval = answer.interval(0.9)
+    assert interval.low < answer.value < interval.high
 
 
 @pytest.mark.filterwarnings("ignore::tailproof.errors.TailproofWarning")

@@ -239,7 +239,8 @@ def evaluate(
         actions, one with ``sample(states, rng)``. Actions are codes 0..A−1, or the log's labels as
         text. Also a column of the log's table (`Column`), an array with one action per row, a rule
         over named columns (`on_frame`), a fitted scikit-learn model, or text as on the command line
-        (``"always:email"``, ``"0.1*always:email + 0.9*logged"``). A policy that names its states and
+        (``"always:email"``, ``"0.1*always:email + 0.9*logged"``), or a `Learned`, whose memory, if it
+        has one, is kept along the log. A policy that names its states and
         actions is matched with the log by these names, see `tailproof.policies.binding`; it gets copies
         of the states, which it may change.
     method
@@ -277,6 +278,8 @@ def evaluate(
     (5,)
     """
     profile = as_profile(log, columns, evaluate, beside=policy_columns([policy]))
+    if (past := getattr(policy, "past", None)) is not None:  # learned, with a memory
+        profile = LogProfile(past.added_to(profile.log))  # asked again what it hides
     seed, chosen = seed_of(seed, random_state), as_method(method)
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
         data = profile.of(prepare(profile.log, chosen, seed=seed))

@@ -15,6 +15,7 @@ from tailproof.rules import RULES
 #: What the summaries are of.
 Past = Literal["actions", "rewards", "states"]
 DECAYS = (0.5, 0.8, 0.95)
+EARLIER = "earlier "  # how the names of the summaries begin
 _CLIPPED = 0.02  # share of the rewards clipped on either side before they are averaged
 
 
@@ -133,7 +134,7 @@ class Summaries:
             centre=now[:, kept].mean(axis=0),
             scale=spread[kept],
             names=tuple(
-                f"earlier {names[k]}, decay {decay:g}" for decay in columns.decays for k in kept
+                f"{EARLIER}{names[k]}, decay {decay:g}" for decay in columns.decays for k in kept
             ),
         )
 

@@ -23,6 +23,7 @@ from tailproof.errors import (
     listed,
     require_module,
 )
+from tailproof.log.columns import EARLIER
 from tailproof.log.log import Log, Origin, unnamed
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.log.validation import require_probabilities
@@ -115,6 +116,8 @@ def for_log(policy: Policy | None, log: Log) -> Any:
 
 
 def _bound(policy: Any, log: Log) -> BoundPolicy:
+    if getattr(policy, "past", None) is not None:  # a learned one, with a memory
+        policy = policy.policy
     if isinstance(policy, str):
         policy = policy_from_text(policy, log.action_space)
     if isinstance(policy, Mixture):
@@ -219,15 +222,25 @@ def _selection(own: tuple[str, ...], names: tuple[str, ...]) -> StatesOf | None:
         if len(own) != len(names):
             raise PolicyError(
                 f"The policy was made for {len(own)} state variables, {listed(own)}. The log has "
-                f"{len(names)}: {listed(names)}."
+                f"{len(names)}: {listed(names)}.{_kept(own)}"
             )
         return None
     if absent := [name for name in own if name not in names]:
         raise PolicyError(
             f"The policy was made for the state variables {listed(own)}. The log has no "
-            f"{listed(absent)}; it has {listed(names)}."
+            f"{listed(absent)}; it has {listed(names)}.{_kept(absent)}"
         )
     return partial(_selected, tuple(names.index(name) for name in own))
+
+
+def _kept(absent: Sequence[str]) -> str:
+    """Return how to add averages of the episode so far to a log, if those are absent."""
+    if not absent[-1].startswith(EARLIER):
+        return ""
+    return (
+        " The averages of earlier steps are no columns of the log: give learned.past.added_to(log) in "
+        "place of the log, or use Learned.load(file).evaluate(log)."
+    )
 
 
 def _codes(policy: Any, space: Discrete) -> tuple[int, ...] | None:
