@@ -7,10 +7,12 @@ from contextlib import closing
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from tailproof import Column, evaluate, read_log
 from tailproof.errors import PolicyError, TailproofWarning
+from tailproof.io.values import distinct_values
 
 PAIRS = [
     ("07", "7"),
@@ -169,3 +171,22 @@ def test_codes_that_begin_with_zero_are_warned_of_as_states(tmp_path):
     path = written(table, tmp_path, "csv")
     with pytest.warns(UserWarning, match=r"'label' has numbers that begin with zero.*categorical="):
         read_log(path, state="label", reward="reward")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.chunked_array([["a", None], ["b", "a"]]),
+        pa.chunked_array([["a", "b"], ["b"]]).dictionary_encode(),
+        pa.chunked_array([[2, 1, 2]]),
+        pa.chunked_array([[0.5, None, 0.5]]),
+        pa.chunked_array([[True, False, None]]),
+        pa.chunked_array([[[1], [2], [1]]]),
+        pa.chunked_array([[]], pa.string()),
+    ],
+)
+def test_distinct_values_and_their_places_are_the_column(column):
+    values, places = distinct_values(column)
+    every = values if places is None else values[places]
+    assert every.tolist() == column.to_pylist()
+    assert places is None or len(set(values.tolist())) == len(values)

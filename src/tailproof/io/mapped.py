@@ -253,14 +253,15 @@ def _folder_columns(files: Sequence[str]) -> pa.Schema:
     )
 
 
-_COMPRESSION = 20  # largest ratio of a log's size in memory to its file size
+_BYTES = 32  # that a number of a table takes while it is read into memory: there are copies
+_COMPRESSION = 80  # largest ratio of these to the size of the file
 
 
 def data_set_to_map(source: object, lazy: bool | None, budget: int | None) -> DataSet | None:
     """Return the data set if it should be mapped, or None if the source should be loaded.
 
-    If `lazy` is None, Parquet data are mapped if they need more than `budget` bytes of memory, by
-    default a quarter of the machine's.
+    If `lazy` is None, Parquet data are mapped if reading them needs more than `budget` bytes of memory,
+    by default a quarter of the machine's.
     """
     if isinstance(source, DataSet):
         return source
@@ -280,7 +281,7 @@ def data_set_to_map(source: object, lazy: bool | None, budget: int | None) -> Da
     if _COMPRESSION * sum(file.stat().st_size for file in _parquet_files(Path(source))) <= limit:
         return None  # decided by file sizes alone
     data = open_data_set(source)
-    return data if 8 * data.rows * len(data.schema.names) > limit else None
+    return data if _BYTES * data.rows * len(data.schema.names) > limit else None
 
 
 def _parquet_files(path: Path) -> list[Path]:

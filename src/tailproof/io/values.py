@@ -267,6 +267,26 @@ def numbers(
 _REAL = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 
 
+def distinct_values(column: pa.ChunkedArray) -> tuple[AnyArray, IntArray | None]:
+    """Return the distinct values of a column, None for a missing one, and which of them each row has.
+
+    Of columns whose values cannot be told apart, return all values, and None.
+    """
+    column = unwrapped(column)
+    if is_text(column.type):
+        column = column.cast(pa.large_string())  # all chunks in one array may exceed 2 GB
+    try:
+        encoded = column.combine_chunks().dictionary_encode()
+    except pa.ArrowNotImplementedError:
+        return np.array(column.to_pylist(), dtype=object), None
+    values = encoded.dictionary.to_pylist()
+    places = array(encoded.indices, absent=len(values)).astype(np.intp)
+    missing = [None] * bool(encoded.indices.null_count)
+    found = np.empty(len(values) + len(missing), dtype=object)
+    found[:] = [*values, *missing]
+    return found, places
+
+
 def spelt_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the numbers that a text column spells; missing where a text is no number."""
     trimmed = pc.utf8_trim_whitespace(column)

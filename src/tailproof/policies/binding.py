@@ -336,37 +336,40 @@ def row_policy(
     *,
     of_table: bool = False,
     names: Sequence[Any] | None = None,
+    places: IntArray | None = None,
 ) -> RowPolicy:
     """Return the policy with these actions or probabilities for each row of the table, checked.
 
     `of_table` says that they are a column, in which 0 and 1 are more likely flags than codes; `names`
-    are the actions of columns of probabilities.
+    are the actions of columns of probabilities. `places`, (N,), is given where the actions are the
+    distinct ones of a column: which of them is in each row.
     """
     if has_columns(answers) and len(answers.columns) > 1:
         names = list(answers.columns)
     count, space = log.table_rows.count, log.action_space
     values = as_array(name, answers, PolicyError)
-    if len(values) != count or values.ndim > 2:
+    every = slice(None) if places is None else places
+    if (places is None and len(values) != count) or values.ndim > 2:
         raise PolicyError(
             f"{name} must answer for each of the {count} rows. Got the shape {values.shape}."
         )
     if not isinstance(space, Discrete):
-        reals = values.astype(float).reshape(count, -1)
+        reals = values.astype(float).reshape(len(values), -1)[every]
         _require_known(np.isnan(reals).any(axis=1), log, name)
         return RowPolicy(name, space, reals)
     if names is not None or (values.ndim == 2 and values.shape[1] > 1):
         return _probabilities(values, names, log, name)
     if of_table:
-        require_no_flags(values.reshape(count), space, name)
-    codes = action_codes(values.reshape(count), space, who=name)
+        require_no_flags(values.ravel(), space, name)
+    codes = action_codes(values.ravel(), space, who=name)
     if codes.dtype.kind == "f":
         codes = np.where(np.isnan(codes), ABSENT, codes)
     wrong = (codes.dtype.kind not in "iubf") or (codes != np.round(codes)).any()
     if wrong or (codes >= space.n).any() or (codes < ABSENT).any():
         labels = listed(space.names)
-        odd = values.reshape(count)[np.argmax((codes >= space.n) | (codes < ABSENT))]
+        odd = values.ravel()[np.argmax((codes >= space.n) | (codes < ABSENT))]
         raise PolicyError(f"{name} must answer with the log's actions, {labels}. Got {odd!r}.")
-    codes = codes.astype(np.intp)
+    codes = codes.astype(np.intp)[every]
     _require_known(codes == ABSENT, log, name)
     return RowPolicy(name, space, codes)
 
@@ -382,8 +385,10 @@ def _column(pattern: str, log: Log) -> RowPolicy:
     if "*" not in pattern:
         if pattern not in there:
             raise PolicyError(_no_column(pattern, origin))
-        values = origin.table.read([pattern], [pattern]).column(0).to_pylist()
-        return row_policy(np.array(values, dtype=object), log, name, of_table=True)
+        from tailproof.io.values import distinct_values  # imports pyarrow
+
+        distinct, places = distinct_values(origin.table.read([pattern], [pattern]).column(0))
+        return row_policy(distinct, log, name, of_table=True, places=places)
     form = re.compile("(.+)".join(map(re.escape, pattern.split("*", 1))), re.DOTALL)
     found = {each: match[1] for each in there if (match := form.fullmatch(each))}
     if not found:
