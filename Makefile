@@ -6,6 +6,8 @@ PYTEST = $(BIN)/pytest -n 2 --dist worksteal
 # One thread a process: the tests share the cores, and small matrices gain nothing from more.
 export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
+# Compiled modules are kept: many tests start processes.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo check test lint bench reproduce clean
 

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -165,20 +166,21 @@ def _closure(start: Path, base: Path) -> set[Path]:
         for file in {place.with_suffix(".py"), *inside} - found:
             if file.is_file():
                 found.add(file)
-                waiting += [base / name for name in _imported(file)]
+                waiting += [base / name for name in _imported(file.read_bytes())]
     return found
 
 
-def _imported(path: Path) -> set[str]:
+@lru_cache(maxsize=1000)  # every task of a run asks about the same files, which rarely change
+def _imported(source: bytes) -> frozenset[str]:
     """Return the first names of the modules that a file imports anywhere."""
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(source)
     except (SyntaxError, ValueError):
-        return set()
+        return frozenset()
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {each.name.split(".")[0] for each in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.split(".")[0])
-    return names
+    return frozenset(names)
