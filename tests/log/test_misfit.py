@@ -65,7 +65,7 @@ def test_right_propensities_pass(kind, n):
         ("of the action before", "was taken in"),
         ("one minus", "was taken in"),
         ("the marginal", "in a part of the range of x"),
-        ("certain", "by them, actions of a probability of at most 50 % were taken in 11.1%"),
+        ("certain", "by them, actions of a probability of at most 50 % were taken in 11.1 %"),
     ],
 )
 def test_wrong_propensities_are_found(mistake, message):
@@ -93,7 +93,7 @@ def test_a_mismatch_that_only_halves_of_a_variable_show_is_found():
     actions = (rng.random(40_000) < np.where(states[:, 0] > 0, 0.53, 0.47)).astype(int)
     found = propensity_misfit(states, ("x", "y"), actions, np.full(40_000, 0.5), Discrete(2))
     assert found is not None
-    assert "of 20000 rows in a part of the range of x" in found
+    assert "of the rows in a part of the range of x" in found
 
 
 def test_what_falls_short_alike_everywhere_is_found_unless_it_was_not_available():
@@ -104,7 +104,7 @@ def test_what_falls_short_alike_everywhere_is_found_unless_it_was_not_available(
     given = np.array([0.4, 0.4, 0.4])[actions]
     found = propensity_misfit(states, ("x", "y"), actions, given, SPACE)
     assert found is not None
-    assert "'c' was taken in 19.7%" in found
+    assert "'c' was taken in 19.7 %" in found
     assert "available=..." in found
     misfit = propensity_misfit(states, ("x", "y"), actions, given, SPACE, everywhere=False)
     assert misfit is None
@@ -209,3 +209,38 @@ def test_an_action_that_was_always_taken_by_chance_is_no_contradiction():
     given[action != good] = 0.025
     found = propensity_misfit(x, ["x"], action, given, Discrete(2))
     assert found is None
+
+
+def in_families(rng, share):
+    """Families that were given one of two plans, and copies of their rows by weight."""
+    family = np.repeat(np.arange(1500), rng.integers(1, 30, 1500))
+    plan = (rng.random(1500) < share)[family].astype(int)
+    return rng.normal(size=(1500, 2))[family], plan, family
+
+
+def test_rows_that_were_given_an_action_together_are_one_observation():
+    alone = 0
+    for seed in range(20):
+        states, plan, family = in_families(np.random.default_rng(seed), 0.25)
+        given = np.where(plan == 1, 0.25, 0.75)
+        args = (states, ("x", "y"), plan, given, Discrete(2))
+        assert propensity_misfit(*args, groups=family) is None
+        alone += propensity_misfit(*args) is not None
+    assert alone > 0  # as independent rows they contradict what is true
+    states, plan, family = in_families(np.random.default_rng(0), 0.4)
+    given = np.where(plan == 1, 0.25, 0.75)
+    found = propensity_misfit(states, ("x", "y"), plan, given, Discrete(2), groups=family)
+    assert found is not None
+    assert "'1' was taken in" in found
+
+
+def test_tests_of_groups_of_one_row_are_those_of_rows():
+    rng = np.random.default_rng(3)
+    states = rng.normal(size=(3000, 2))
+    law = laws("by segment", states, rng)
+    actions = logged(law, rng)
+    given = law.mean(axis=0)[actions]
+    args = (states, ("x", "y"), actions, given, SPACE)
+    found = propensity_misfit(*args)
+    assert found is not None
+    assert propensity_misfit(*args, groups=rng.permutation(3000)) == found

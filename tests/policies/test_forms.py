@@ -25,8 +25,9 @@ from tailproof import (
 )
 from tailproof.errors import PolicyError, TailproofWarning
 from tailproof.io import write_log
+from tailproof.log.spaces import Continuous
 from tailproof.policies.binding import for_log
-from tailproof.policies.forms import action_probabilities
+from tailproof.policies.forms import action_probabilities, bound
 
 
 def frame(n=400, seed=0):
@@ -454,3 +455,14 @@ def test_whatever_learn_returns_is_callable_and_has_probabilities(table):
         probabilities = policy.probabilities(log.states)
         assert probabilities.shape == (len(table), 3)
         np.testing.assert_array_equal(policy(log.states), probabilities.argmax(axis=1))
+
+
+def test_a_torch_module_acts_in_evaluation_mode():
+    torch = pytest.importorskip("torch")
+    states = np.random.default_rng(0).normal(size=(200, 2))
+    module = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Dropout(0.5))
+    policy = bound(module, Continuous(1))
+    rng = np.random.default_rng(0)
+    first, again = (policy.sample(states, rng) for _ in range(2))
+    np.testing.assert_array_equal(first, again)  # dropout draws anew at every call
+    assert [part.training for part in module] == [True, True]  # as it was given

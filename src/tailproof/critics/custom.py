@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from tailproof.files import NotInFile
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
+from tailproof.policies.forms import is_module, module_answer
 
 #: Q of one fold: states (n, p) to values (n, A); for continuous actions also (n, q) actions, to (n,).
 QFunction = Callable[..., Any]
@@ -160,31 +161,9 @@ class FunctionCritics(ListedCritics):
         return FunctionCritics(self.members, self.n_actions, finite)
 
 
-def _module_called(module: Any, inputs: Sequence[AnyArray]) -> Any:
-    """Return what a torch module gives for some inputs, on its device and in its precision.
-
-    It is in evaluation mode while it is called: dropout would draw another answer at every call.
-    """
-    import torch
-
-    like = next(module.parameters(), torch.empty(0))
-    given = (torch.as_tensor(np.asarray(each)).to(like) for each in inputs)
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        with torch.no_grad():
-            return module(*given)
-    finally:
-        for part, mode in modes:
-            part.training = mode
-
-
 def _called(q: QFunction, shape: tuple[int, ...], *inputs: AnyArray) -> FloatArray:
     """Return what Q gives for some inputs, as an array of this shape."""
-    if hasattr(q, "state_dict") and hasattr(q, "parameters"):
-        found = _module_called(q, inputs)
-    else:
-        found = q(*inputs)
+    found: Any = module_answer(q, *inputs) if is_module(q) else q(*inputs)
     if hasattr(found, "detach"):
         found = found.detach().cpu().numpy()
     values = np.asarray(found, dtype=float)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Real
@@ -593,8 +592,8 @@ def compare(
         for outcome in outcomes:
             known.clear()
             other = partial(run, data=LogProfile(outcome.log(data.log, notes)))
-            with warnings.catch_warnings():  # those about policies and states were given already
-                for known_already in (CoverageWarning, StateWarning):
+            with warnings.catch_warnings():  # what does not depend on the outcome was given already
+                for known_already in (CoverageWarning, StateWarning, WeightWarning):
                     warnings.simplefilter("ignore", known_already)
                 harms = {name: other(rivals[name]) for name in estimates}
                 rival = baseline_of(policies, baseline, next(iter(harms.values())), other).rival
@@ -723,31 +722,33 @@ def _difference(
     )
 
 
-@contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Add the name of a policy to the warnings about it."""
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        yield
-    for each in heard:
-        own = issubclass(each.category, _OF_THE_POLICY)
-        warnings.warn(f"{name}: {each.message}" if own else each.message, each.category, 5)
-
-
 def _estimates(
     rivals: Mapping[str, Policy], run: Callable[[Policy], Estimate], notes: list[str]
 ) -> dict[str, Estimate]:
-    """Return the estimates of the policies that can be evaluated, and note the others."""
+    """Return the estimates of the policies that can be evaluated, and note the others.
+
+    Warnings about some of the policies are given with their names, those that hold for all as they are.
+    """
     found: dict[str, Estimate] = {}
-    for name, policy in rivals.items():
-        try:
-            with _naming(name):
-                first = next(iter(found.values()), None)
-                found[name] = run(policy).within(_EVIDENCE // len(rivals), like=first)
-        except FoldError as error:
-            if len(rivals) == 1:
-                raise
-            notes.append(f"{name} is left out, because it could not be evaluated. {error}")
+    warned: dict[tuple[str, type[Warning]], list[str]] = {}
+    try:
+        for name, policy in rivals.items():
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                try:
+                    first = next(iter(found.values()), None)
+                    found[name] = run(policy).within(_EVIDENCE // len(rivals), like=first)
+                except FoldError as error:
+                    if len(rivals) == 1:
+                        raise
+                    notes.append(f"{name} is left out, because it could not be evaluated. {error}")
+                finally:
+                    for each in heard:
+                        warned.setdefault((str(each.message), each.category), []).append(name)
+    finally:
+        for (text, category), names in warned.items():
+            own = issubclass(category, _OF_THE_POLICY) and len(set(names)) < len(rivals)
+            warnings.warn(f"{', '.join(names)}: {text}" if own else text, category, 4)
     if not found:
         raise FoldError(f"No policy could be evaluated. {' '.join(notes)}")
     return found

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tailproof.arrays import FloatArray, IntArray
+from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
 
@@ -43,6 +43,7 @@ def doubtful_propensities(log: Log) -> tuple[str, ...]:
         given,
         space,
         everywhere=log.table_rows.available is None,
+        groups=log.group_ids,
     )
     if misfit is not None:
         said.append(
@@ -89,7 +90,8 @@ class _Part(NamedTuple):
 
     where: str
     rows: int
-    taken: int
+    units: int  # rows, or groups, in which the action was taken
+    share: float  # of the rows
     mean: float
     error: float
 
@@ -102,13 +104,16 @@ def propensity_misfit(
     space: Discrete,
     *,
     everywhere: bool = True,
+    groups: AnyArray | None = None,
 ) -> str | None:
     """Return in words how propensities contradict the logged actions, or None.
 
-    `everywhere` is whether all actions could be taken in all rows, as far as was said.
+    `everywhere` is whether all actions could be taken in all rows, as far as was said. Rows of one of
+    the `groups`, (n,), may have been given one action together, and copies of a row count once.
     """
     step = -(-len(actions) // _ROWS)
     states, actions, propensity = states[::step], actions[::step], propensity[::step]
+    unit = None if groups is None else np.unique(groups[::step], return_inverse=True)[1]
     counts = np.bincount(actions, minlength=space.n)
     whole = np.zeros(len(actions), dtype=np.intp)
     variables = list(zip(names, states.T[:_VARIABLES], strict=False))
@@ -117,12 +122,11 @@ def propensity_misfit(
     for code in np.flatnonzero(counts >= _ENOUGH):
         label = repr(space.label(int(code)))
         weights = np.where(actions == code, 1 / propensity, 0.0)
-        for each in (parts := _parts(weights, strata, np.zeros(len(weights)))):
-            if each.taken >= _ENOUGH and each.mean - 1 > max(_MORE, _SURE * each.error):
-                share = each.taken / each.rows
+        for each in (parts := _parts(weights, strata, np.zeros(len(weights)), unit)):
+            if each.units >= _ENOUGH and each.mean - 1 > max(_MORE, _SURE * each.error):
                 return (
-                    f"{label} was taken in {share:.1%} of {each.rows} rows{each.where}, and its "
-                    f"propensities make that {share / each.mean:.1%}"
+                    f"{label} was taken in {100 * each.share:.1f} % of the rows{each.where}, and its "
+                    f"propensities make that {100 * each.share / each.mean:.1f} %"
                 )
         if not (everywhere and len(strata) > 1 and propensity.min() >= _RARE):
             continue
@@ -131,14 +135,14 @@ def propensity_misfit(
         certain = (actions != code) & (propensity > 1 - _RARE)
         open_rows = (actions != code) & ~certain
         unseen = np.divide(propensity, 1 - propensity, out=np.zeros(len(actions)), where=open_rows)
-        if _short(_parts(np.where(certain, 1.0, weights), strata, unseen)):
+        if _short(_parts(np.where(certain, 1.0, weights), strata, unseen, unit)):
             share = counts[code] / len(actions)
             return (
-                f"{label} was taken in {share:.1%} of {len(actions)} rows, and its propensities make "
-                f"that {share / parts[0].mean:.1%}, unless it could not be taken in some rows: then "
+                f"{label} was taken in {100 * share:.1f} % of the rows, and its propensities make that "
+                f"{100 * share / parts[0].mean:.1f} %, unless it could not be taken in some rows: then "
                 f"say so with available=..."
             )
-    return _too_certain(propensity)
+    return _too_certain(propensity, unit)
 
 
 def _strata(values: FloatArray, cuts: Sequence[float]) -> IntArray:
@@ -148,23 +152,39 @@ def _strata(values: FloatArray, cuts: Sequence[float]) -> IntArray:
 
 
 def _parts(
-    weights: FloatArray, strata: Sequence[tuple[str, IntArray]], unseen: FloatArray
+    weights: FloatArray,
+    strata: Sequence[tuple[str, IntArray]],
+    unseen: FloatArray,
+    unit: IntArray | None,
 ) -> list[_Part]:
-    """Return the parts, whose errors allow for variances that no row shows, (n,)."""
+    """Return the parts, whose errors allow for variances that no row shows, (n,), and for groups."""
     found = []
     for name, codes in strata:
         where = f" in a part of the range of {name}" if name else ""
         rows = np.bincount(codes)
         taken = np.bincount(codes, weights=weights > 0)
+        units = taken if unit is None else (_by_group(weights, codes, unit) > 0).sum(axis=1)
         first, second = (np.bincount(codes, each) for each in (weights, weights**2 + unseen))
+        means = first / np.maximum(rows, 1)
+        summed = np.zeros(len(rows))
+        if unit is not None:
+            summed = (_by_group(weights - means[codes], codes, unit) ** 2).sum(axis=1)
         for part in np.flatnonzero(rows):
-            mean = first[part] / rows[part]
+            mean = means[part]
             # If the propensities are right, the mean is 1, and mean(w²) − mean(w) estimates the
             # variance even where the action was taken in every row.
             variance = second[part] / rows[part] - min(mean, mean**2)
-            error = np.sqrt(max(variance, 0.0) / rows[part])
-            found.append(_Part(where, int(rows[part]), int(taken[part]), float(mean), float(error)))
+            error = np.sqrt(max(variance, summed[part] / rows[part], 0.0) / rows[part])
+            sizes = int(rows[part]), int(units[part]), float(taken[part] / rows[part])
+            found.append(_Part(where, *sizes, float(mean), float(error)))
     return found
+
+
+def _by_group(values: AnyArray, codes: IntArray, unit: IntArray) -> FloatArray:
+    """Return the sum of each group's values in each part, (parts, groups)."""
+    parts, groups = int(codes.max()) + 1, int(unit.max()) + 1
+    found = np.bincount(codes * groups + unit, values, minlength=parts * groups)
+    return np.asarray(found.reshape(parts, groups), dtype=float)
 
 
 def _short(parts: Sequence[_Part]) -> bool:
@@ -176,7 +196,7 @@ def _short(parts: Sequence[_Part]) -> bool:
     )
 
 
-def _too_certain(propensity: FloatArray) -> str | None:
+def _too_certain(propensity: FloatArray, unit: IntArray | None) -> str | None:
     """Return in words whether unlikely actions were taken too rarely.
 
     Where an action has a probability p > ½, others are taken with 1 − p. So (1 − p) / p, over the
@@ -185,10 +205,13 @@ def _too_certain(propensity: FloatArray) -> str | None:
     likely, n = propensity > 0.5, len(propensity)
     expected = np.where(likely, (1 - propensity) / propensity, 0.0)
     excess = expected - ~likely
-    error = float(excess.std()) / np.sqrt(n)
+    off = excess - excess.mean()
+    sums = off if unit is None else np.bincount(unit, off)
+    error = float(np.sqrt(sums @ sums)) / n
     if n < _ENOUGH or excess.mean() <= max(_OFF / 2, _ERRORS * error):
         return None
     return (
-        f"by them, actions of a probability of at most 50 % were taken in {expected.mean():.1%} of {n} "
-        f"rows, and such propensities stand in {1 - likely.mean():.1%}"
+        f"by them, actions of a probability of at most 50 % were taken in "
+        f"{100 * expected.mean():.1f} % of the rows, and {100 * (1 - likely.mean()):.1f} % have such "
+        f"propensities"
     )

@@ -399,16 +399,23 @@ def is_module(policy: object) -> bool:
     return torch is not None and isinstance(policy, torch.nn.Module)
 
 
-def module_answer(module: Any, states: FloatArray) -> AnyArray:
-    """Return what a torch module makes of states, on its device, with its type of numbers."""
+def module_answer(module: Any, *inputs: AnyArray) -> AnyArray:
+    """Return what a torch module makes of its inputs, on its device, with its type of numbers.
+
+    It is in evaluation mode while it is called: dropout would draw another answer at every call.
+    """
     import torch
 
     like = next(module.parameters(), torch.zeros(0))
-    with torch.no_grad():
-        answers: torch.Tensor = module(
-            torch.as_tensor(states, dtype=like.dtype, device=like.device)
-        )
-    return np.asarray(answers.cpu().numpy())
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            found: torch.Tensor = module(*(torch.as_tensor(each).to(like) for each in inputs))
+    finally:
+        for part, mode in modes:
+            part.training = mode
+    return np.asarray(found.cpu().numpy())
 
 
 def _whole_numbers(actions: AnyArray, n: int, n_actions: int) -> IntArray:

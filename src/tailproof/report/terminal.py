@@ -69,24 +69,37 @@ def _(block: Points) -> Any:
 
 @rendered.register
 def _(block: Table) -> Any:
-    grid = Grid(
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-        show_header=any(block.columns),
+    return (
+        Group(_text(block.caption, style="italic"), _Grid(block)) if block.caption else _Grid(block)
     )
-    for place, title in enumerate(block.columns):
-        is_text = any(isinstance(row[place], str) for row in block.rows)
-        grid.add_column(Text(title, justify="left" if is_text else "right"), overflow="fold")
-    for row in block.rows:
-        cells = (shown_cell(cell, block.digits) for cell in row)
-        grid.add_row(
-            *(
-                Text(text, justify="left" if isinstance(cell, str) else "right")
-                for text, cell in zip(cells, row, strict=True)
-            )
-        )
-    return Group(_text(block.caption, style="italic"), grid) if block.caption else grid
+
+
+class _Grid:
+    """A table whose names and numbers are not broken where its sentences can be."""
+
+    def __init__(self, block: Table) -> None:
+        self._block = block
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        block = self._block
+        rows = [[_text(shown_cell(each, block.digits)) for each in row] for row in block.rows]
+        every = list(zip(map(_text, block.columns), *rows, strict=True))
+        words = [
+            max((len(each) for cell in cells for each in cell.plain.split()), default=0)
+            for cells in every
+        ]
+        fits = sum(words) + 2 * len(words) <= options.max_width
+        grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(block.columns))
+        for place, cells in enumerate(every):
+            is_text = any(isinstance(row[place], str) for row in block.rows)
+            cells[0].justify = "left" if is_text else "right"
+            whole = fits and words[place] == max(map(len, cells))
+            grid.add_column(cells[0], overflow="fold", no_wrap=whole)
+        for row, cells in zip(block.rows, rows, strict=True):
+            for value, cell in zip(row, cells, strict=True):
+                cell.justify = "left" if isinstance(value, str) else "right"
+            grid.add_row(*cells)
+        yield grid
 
 
 @rendered.register
