@@ -79,7 +79,7 @@ class Progress:
                 self.total, self.done, self.saved = total, len(done), len(done)
         except (TypeError, ValueError) as error:
             warnings.warn(
-                f"{self.path} is damaged and was not used: {error} This pass starts anew.",
+                f"{self.path} is damaged and was not used: {error} This part of the work starts again.",
                 CheckpointWarning,
                 stacklevel=3,
             )

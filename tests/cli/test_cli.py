@@ -190,7 +190,7 @@ def test_the_version_is_an_option_too():
         (["--policy", "uniform", "--gamma", "2"], "must be a number in [0, 1]"),
         (["--policy", "uniform", "--gamma", "0.9", "--set", "ridge"], "--set takes name=value"),
         (["--policy", "uniform", "--gamma", "0.9", "--set", "x=1"], "has no setting 'x'"),
-        (["--policy", "os:sep", "--gamma", "0.9"], "is no policy but str"),
+        (["--policy", "os:sep", "--gamma", "0.9"], "is not a policy but str"),
         (["--policy", "decimal:Decimal", "--gamma", "0.9"], "is a class"),
     ],
 )

@@ -104,7 +104,7 @@ MISTAKES = {
     ),
     "a number instead of a policy": (
         (*LOG, "--policy", "rules.py:table"),
-        "rules.py:table is no policy but int.",
+        "rules.py:table is not a policy but int.",
     ),
     "a file of rules without a name": (
         (*LOG, "--policy", "rules.py"),

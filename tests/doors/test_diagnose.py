@@ -236,7 +236,7 @@ def test_bandits_with_propensities_use_them(rng: np.random.Generator):
 
 def test_bandits_without_propensities_ask_for_them(rng: np.random.Generator):
     found = diagnose(bandit(rng, propensity=False), to_the_right)
-    assert any(each.startswith("Log propensities") for each in found.verdict.improvements)
+    assert any(each.startswith("Log the propensities") for each in found.verdict.improvements)
 
 
 def test_continuous_actions_are_diagnosed(rng: np.random.Generator):

@@ -199,7 +199,7 @@ def test_questions_without_an_answer_say_why():
             ask(1.5)
     with pytest.raises(LogError, match="average more than 0"):
         returns_under(log, second, per=-sessions).ratio()
-    with pytest.raises(LogError, match="In no logged episode are all actions"):
+    with pytest.raises(LogError, match="No logged episode has all actions"):
         returns_under(log.take(np.flatnonzero(log.actions == 0)), second)
     with pytest.raises(LogError, match="per"):
         returns_under(log, second, per=sessions[:-1])

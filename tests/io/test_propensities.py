@@ -146,7 +146,7 @@ def test_zeros_are_raised_and_counted():
     report = estimate_propensities(log, classifier=DecisionTreeClassifier(random_state=0))
     assert report.raised > 0
     assert report.smallest > 0
-    assert f"{report.raised} rows were raised from 0" in report.describe()
+    assert f"{report.raised} probabilities of 0 were raised" in report.describe()
     assert report.calibration_error < report.raw_calibration_error
 
 

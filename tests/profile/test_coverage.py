@@ -38,7 +38,9 @@ def second(states: np.ndarray) -> np.ndarray:
 
 def test_a_site_that_never_offers_the_plan_is_named_by_evaluate_and_diagnose():
     log = site_log()
-    said = r"Where site is 3 \(\d+ rows\) the policy takes action 1 in 100%, but the log never does"
+    said = (
+        r"Where site is 3 \(\d+ rows\) the policy takes action 1 in 100 %, but the log never does"
+    )
     for method in ("auto", "lstd", "roam-dm"):
         with pytest.warns(CoverageWarning, match=said):
             estimate = evaluate(log, second, method=method)

@@ -47,7 +47,7 @@ REWARD = option(
     metavar="COLUMN",
 )
 ALARM = option(
-    "Exit with code 4 if more than this share of the rows is refused or leaves the range of the log; "
+    "Exit with code 4 if more than this share of the rows is refused or outside the log's range; "
     "the decisions are written in any case.",
     metavar="SHARE",
     min=0.0,
@@ -92,8 +92,8 @@ def apply(
             f"{column} ({percent(share)})" for column, share in done.outside.items()
         )
         session.warned(
-            f"{percent(done.drifted)} of the rows leave the range of the log that it was learned from: "
-            f"{columns}. Nothing is known of its value there."
+            f"{percent(done.drifted)} of the rows are outside the range of the log that the policy "
+            f"was learned from ({columns}): nothing is known about its value there."
         )
     headline = Headline(f"{count(decided, 'decision')} for {done.rows:,} rows, in {out}.")
     shares = [(label, n, percent(n / done.rows)) for label, n in done.actions.items()]

@@ -133,7 +133,7 @@ def _played(asked: MakeOptions) -> Log:
 
     environment = gymnasium_environment(asked.name)
     if asked.policy is None:
-        raise TailproofError(f"{asked.name} needs --policy: who is to act in it?")
+        raise TailproofError(f"{asked.name} needs --policy: which policy acts in it?")
     try:
         acting = policy_from_text(asked.policy, as_space(environment.action_space, np.empty(0)))
         return rollout(

@@ -237,7 +237,10 @@ def learn(
     if asked.out is not None:
         saved = f"Saved to {asked.out}; on new data, evaluate it with --policy {asked.out}."
         if learned.past is not None:
-            saved = f"Saved to {asked.out}; tailproof apply decides for new rows, by --episode."
+            saved = (
+                f"Saved to {asked.out}; `tailproof apply` decides for new rows (name the --episode "
+                f"column)."
+            )
         answer = (*answer[:2], Note(saved), *answer[2:])
     gamma, seed = learned.gamma, learned.seed
     return case.conclude(
@@ -329,7 +332,7 @@ def _export(learned: Learned, asked: LearnOptions, session: Session) -> None:
         elif name != "out":
             what = "the logged behaviour, which is kept," if kept else "what was learned"
             hint = "" if kept or asked.readable else " Learn a rule with --readable."
-            old = " The file that is there is older." if path.exists() else ""
+            old = " The file that is there is from an earlier run." if path.exists() else ""
             session.warned(f"{path} was not written: {what} is no rule.{old}{hint}")
 
 

@@ -56,7 +56,7 @@ GAMMA = option(
     "Discount of the next step's reward. A log of one-step episodes needs none; 1 needs every "
     "episode to terminate."
 )
-LEVEL = level_option("Confidence to ask of intervals and bounds.")
+LEVEL = level_option("Confidence of intervals and bounds.")
 SEED = option("Random seed.", default=0)
 REPORT = option(
     "Also write a self-contained HTML report here.",
@@ -149,7 +149,9 @@ class LogOptions:
         "Whether the episode ended for good here; 'always': at its end."
     )
     truncated: str | None = column_option("Whether the recording stopped here.")
-    group: str | None = column_option("What must stay in one fold: a week, a user, a site.")
+    group: str | None = column_option(
+        "Rows that belong together (a week, a user, a site): they count as one observation."
+    )
     weight: str | None = column_option("Sample weight: a row of weight 2 counts twice.")
     available: str | None = column_option(
         "Which actions could be taken: available_* (true or false, the star is the action), or a "
@@ -165,7 +167,7 @@ class LogOptions:
         "Columns whose numbers are names, not amounts: a,b,c; the action's too, such as a few prices."
     )
     categories: int = option(
-        "Variables that a text column may become; rarer texts are put together.",
+        "Most categories of a text column; rarer texts are merged.",
         default=32,
         panel=COLUMNS,
         min=2,
@@ -262,8 +264,8 @@ class MethodOptions:
         "Another base: fqe, lstd, mis, dr or ips; iql, sql or neural-fqe for networks."
     )
     clip: str | None = option(
-        "Winsorise rewards first: at this quantile of either side, as 0.01, or at a percentile of "
-        "those that are not 0, as p99.9 (upper cap) or p0.1 (lower cap)."
+        "Cap rewards first (winsorise): at this quantile of either side, as 0.01, or at a percentile "
+        "of those that are not 0, as p99.9 (upper cap) or p0.1 (lower cap)."
     )
     setting: list[str] = option(
         "Any other setting of the base, as --set ridge=0.001 --set mean=adaptive-huber.",
@@ -343,8 +345,8 @@ class EngineOptions:
         "local: the cores of this machine; ray: a cluster.", panel=ENGINE, metavar="local|ray"
     )
     address: str | None = option(
-        "Of the Ray cluster: auto for the one of this machine, or HOST:PORT. Without it, Ray is "
-        "started here and ends with the command.",
+        "Address of the Ray cluster: auto for the one of this machine, or HOST:PORT. Without it, "
+        "Ray is started here and ends with the command.",
         panel=ENGINE,
     )
     workers: int | None = option(

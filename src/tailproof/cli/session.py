@@ -277,7 +277,7 @@ def _fail(session: Session, error: Exception, message: str, code: ExitCode) -> i
     if session.debug:
         print(without_secrets("".join(traceback.format_exception(error))), file=sys.stderr)
     elif code is ExitCode.UNEXPECTED:
-        message += "\nThis is a fault of tailproof; run again with --debug and report it."
+        message += "\nThis is a bug in tailproof: run again with --debug and report it."
     session.error(message)
     if session.json:
         said = {

@@ -224,7 +224,7 @@ class EstimatedPropensity:
             f"({self.baseline_log_loss:.3g} if the state told nothing), calibration error "
             f"{self.calibration_error:.2g} (before calibration {self.raw_calibration_error:.2g}), "
             f"smallest {self.smallest:.2g}."
-            + (f" {self.raised} rows were raised from 0." if self.raised else "")
+            + (f" {self.raised} probabilities of 0 were raised." if self.raised else "")
             + ("" if self.converged else " The classifier's fit did not converge.")
         )
 

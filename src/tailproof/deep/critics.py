@@ -242,7 +242,7 @@ def load_policy(path: str | Path) -> NeuralPolicy:
     """Read a policy that `save` wrote, and verify its checksum; nothing is executed."""
     found = read_value(path, POLICY_KIND, POLICY_VERSION)
     if not isinstance(found, NeuralPolicy):
-        raise SavedFileError(f"{path} holds no policy but a {type(found).__name__}.")
+        raise SavedFileError(f"{path} does not hold a policy but a {type(found).__name__}.")
     return found
 
 

@@ -111,12 +111,11 @@ def warn_unless_converged(history: History, settings: DeepSettings, log: Log, ga
         how += "; target_rate='auto' follows the steps"
     share = ""
     if np.isfinite(reached.ratio):
-        share = f"; theirs are {round(100 * reached.ratio)} % of the logged returns"
+        share = f"; their values are {round(100 * reached.ratio)} % of the logged returns"
     warnings.warn(
-        f"The critics were trained for {reached.time_constants:.2g} time constants (a target rate of "
-        f"{rate:g}, and values that look {horizon:.0f} steps ahead). Values need "
-        f"{TIME_CONSTANTS:g} to settle{share}. "
-        f"Use {how}.",
+        f"The critics may not have settled: they were trained for {reached.time_constants:.2g} time "
+        f"constants and need {TIME_CONSTANTS:g} (target rate {rate:g}, {horizon:.0f} steps "
+        f"ahead){share}. Use {how}.",
         ConvergenceWarning,
         stacklevel=2,
     )

@@ -564,7 +564,7 @@ class CarefulLearning:
         other = blind_choice(lambda: judge(self.log, 3), trials)
         if other is not None:
             said = (
-                f"{other.name} needs no rewards to be learned, and is better than the log by all "
+                f"{other.name} is learned without rewards, and is better than what was logged on all "
                 f"{self.log.once.n_episodes:,} episodes."
             )
             return _proposed(other, said + self._assumed, failed)
@@ -575,7 +575,7 @@ class CarefulLearning:
         """What the tests assume about sizes of extremes, in a sentence."""
         if self.sizes_within is None:
             return ""
-        most = f"{self.sizes_within:.0%}"
+        most = f"{100 * self.sizes_within:.0f} %"
         return (
             f" The test assumes that sizes of extremes differ by at most {most} between policies."
         )
@@ -626,14 +626,18 @@ class CarefulLearning:
         taken = action_probabilities(policy, log.states, log.n_actions)
         if log.propensity is None:
             far = (
-                f"by {calibration_error(taken, log.actions):.1%} from how often the log takes them"
+                f"by {100 * calibration_error(taken, log.actions):.1f} % from how often the log takes "
+                f"them"
             )
         else:
             off = np.abs(taken[np.arange(log.n_transitions), log.actions] - log.propensity)
             if off.mean() < _SAME:
                 return "The policy returned reproduces the logged propensities."
             most = float(np.quantile(off, 0.99))
-            far = f"by {off.mean():.1%} from the logged propensities ({most:.0%} in one row of 100)"
+            far = (
+                f"by {100 * off.mean():.1f} % from the logged propensities ({100 * most:.0f} % in one "
+                f"row of 100)"
+            )
         found = self._judge(self.profile, 4).ask(policy)
         cost = (
             "" if found is None else f", which changes the value by an estimated {found.gain:+.2g}"
@@ -676,7 +680,7 @@ def too_little(trial: Trial | None) -> str:
     if found.why_not is not None:
         limit = found.why_not
     elif np.isfinite(found.bound):
-        limit = f"with {found.level:.0%} confidence it may be worse by {-found.bound:.4g}"
+        limit = f"with {100 * found.level:.0f} % confidence it may be worse by {-found.bound:.4g}"
     return (
         f"The best candidate, {trial.name}, was ahead of the log by {found.gain:.4g} {on}, but "
         f"{limit}."
@@ -692,9 +696,7 @@ def learn_with_memory(careful: CarefulLearning) -> Learned:
     """Learn a policy that reads averages of the episode so far, or keep the logged behaviour."""
     profile = careful.profile
     if profile.memory is None:
-        said = (
-            "No memory is needed: what came earlier tells nothing that the logged columns do not."
-        )
+        said = "No memory is needed: earlier steps of an episode add nothing to the logged columns."
         learned = careful.learn()
         return replace(learned, reasons=(*learned.reasons, said))
     past = Summaries.fit(profile.log, profile.memory.columns)

@@ -313,8 +313,8 @@ class Comparison(Answered):
 _DRAWS = 20_000
 _UNITS = 1 << 16  # units whose scores are multiplied at a time
 _CONTINUED = (
-    "The log was cut off before its episodes ended: the logged policy's value continues them with a "
-    "value function of the state, fitted by the same method."
+    "Episodes were cut off before they ended: a value function of the state, fitted by the same "
+    "method, adds what the logged policy would still earn."
 )
 
 
@@ -564,8 +564,8 @@ def compare(
     notes: list[str] = []
     if gate_sizes_within is not None:
         notes.append(
-            f"The verdicts assume that sizes of extremes differ by at most {gate_sizes_within:.0%} "
-            f"between the policies."
+            f"The verdicts assume that sizes of extremes differ by at most "
+            f"{100 * gate_sizes_within:.0f} % between the policies."
         )
     chosen = _with_folds(method, gate_level, notes)
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
@@ -679,8 +679,8 @@ def _if_sizes_are_within(change: float, candidates: Sequence[Candidate], level: 
         ends = gain.sizes_within(change).interval(level)
         found.append(f"{each.name} {ends.low:+.4g} to {ends.high:+.4g}")
     return (
-        f"If sizes of extremes differ by at most {change:.0%} between the policies, the gains are "
-        f"({level:.3g} confidence) {', '.join(found)}. The verdicts do not assume it."
+        f"If sizes of extremes differ by at most {100 * change:.0f} % between the policies, the gains "
+        f"are ({100 * level:.3g} % confidence) {', '.join(found)}. The verdicts do not assume it."
     )
 
 
@@ -780,9 +780,9 @@ def _with_folds(method: str | Method, gate_level: float, notes: list[str]) -> Me
         return chosen
     if not isinstance(method, str):
         raise LevelError(
-            f"For all bounds to hold at once each must reach {gate_level:.4%}, and {chosen.folds} "
-            f"folds reach {1 - 2.0**-chosen.folds:.4%}. Use {needed} folds or more, fewer "
-            f"candidates or a lower level."
+            f"For all bounds to hold at once each must reach {100 * gate_level:.4f} %, and "
+            f"{chosen.folds} folds reach {100 * (1 - 2.0**-chosen.folds):.4f} %. Use {needed} folds "
+            f"or more, fewer candidates or a lower level."
         )
     notes.append(f"{needed} folds instead of {chosen.folds}, so that the gate's level is in reach.")
     return replace(chosen, partition=Split(needed))

@@ -364,12 +364,12 @@ def _about_overlap(log: Log, overlap: Overlap) -> tuple[list[str], list[str]]:
     if weights.effective < RULES.poor * weights.n:
         problems.append(
             f"The {weights.n:,} weights are worth {weights.effective:,.0f} equal ones (effective "
-            f"samples); the largest has {weights.largest_share:.1%} of all weight."
+            f"samples); the largest has {100 * weights.largest_share:.1f} % of all weight."
         )
     if weights.pareto.k >= weights.reliable_k:
         problems.append(
-            f"The largest weights have a Pareto shape of {weights.pareto.k:.2f}, where "
-            f"{weights.reliable_k:.2f} is the limit for {weights.n:,} of them."
+            f"The largest weights have a Pareto shape of {weights.pareto.k:.2f}; above "
+            f"{weights.reliable_k:.2f} a mean of {weights.n:,} weights is not reliable."
         )
     if overlap.leverage > _FAR:
         problems.append(
@@ -377,7 +377,9 @@ def _about_overlap(log: Log, overlap: Overlap) -> tuple[list[str], list[str]]:
             f"{overlap.leverage:,.0f} times that of the logged actions."
         )
     if overlap.unlogged > 0:
-        problems.append(f"{overlap.unlogged:.1%} of the policy's actions were never logged.")
+        problems.append(
+            f"{100 * overlap.unlogged:.1f} % of the policy's actions were never logged."
+        )
     if problems:
         advice.append(
             "Log more of what the policy does, or judge a policy closer to the log: no interval "
@@ -385,13 +387,13 @@ def _about_overlap(log: Log, overlap: Overlap) -> tuple[list[str], list[str]]:
         )
     if overlap.mean_known and weights.mean_error > max(4 * weights.standard_error, 0.05):
         problems.append(
-            f"The weights average {weights.mean:.3g} where they should average 1, by more than "
-            f"chance explains."
+            f"The weights average {weights.mean:.3g} and should average 1; chance does not explain "
+            f"the difference."
         )
         if log.is_bandit and log.propensity is not None:
             advice.append("Check the propensities.")
     if log.is_bandit and log.propensity is None:
-        advice.append("Log propensities: those that the answer now rests on are estimated.")
+        advice.append("Log the propensities: the answer now rests on estimated ones.")
     return problems, advice
 
 
@@ -435,8 +437,8 @@ def _about_size(
         if factor > _SLOW:
             times = f"{factor:,.0f}" if factor < 1e3 else "more than a thousand"
             advice.append(
-                f"More data help the plain average little: to halve its error takes {times} times as "
-                f"many, where light tails take 4 times."
+                f"More data help a plain average little: halving its error takes {times} times the "
+                f"data (4 times with light tails)."
             )
     return advice
 

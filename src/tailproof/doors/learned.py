@@ -489,10 +489,12 @@ class Learned(Answered):
         """
         found = read_value(path, KIND, VERSION, features=features)
         if not isinstance(found, cls) or not hasattr(found.policy, "state_names"):
-            raise SavedFileError(f"{path} holds no learned policy but a {type(found).__name__}.")
+            raise SavedFileError(
+                f"{path} does not hold a learned policy but a {type(found).__name__}."
+            )
         known = getattr(found.members, "features", None)
         if getattr(known, "n_actions", None) not in (None, getattr(found.action_space, "n", None)):
-            raise SavedFileError(f"{path} does not fit together: its actions are miscounted.")
+            raise SavedFileError(f"{path} is inconsistent: its number of actions differs.")
         return found
 
     def plot(self, *, of: Literal["rule", "gain"] | None = None, ax: Axes | None = None) -> Axes:

@@ -207,7 +207,8 @@ def closest_tree(learned: Learned, *, depth: int = 2) -> Learned:
     policy = critic_policy(critic, space, actions, None, **named)
     same = float((action_probabilities(policy, states, space.n) * probabilities).sum(axis=1).mean())
     said = (
-        f"A tree replaces it, with the same action in {same:.0%} of the rows it was learned from."
+        f"A tree replaces it, with the same action in {100 * same:.0f} % of the rows it was learned "
+        f"from."
     )
     return replace(
         learned,

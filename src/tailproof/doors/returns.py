@@ -199,7 +199,7 @@ def returns_under(
     weights = cumulative_weights(for_log(policy, log), log)[log.starts[1:] - 1]
     if not weights.any():
         raise LogError(
-            "In no logged episode are all actions those of the policy, so no return tells about it. "
+            "No logged episode has all actions of the policy, so no return tells anything about it. "
             "Log some of its actions, or ask about a policy closer to the log."
         )
     units = None

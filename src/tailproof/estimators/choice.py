@@ -158,7 +158,7 @@ class SequentialChoice(Choice):
         tails, sided, clustered = self.shape.sentences
         if self.skewed and not self.shape.skewed:
             seen = f"asymmetry {self.asymmetry:.0f}"
-            sided = f"With the policy's weights, what they do not explain is skewed ({seen})."
+            sided = f"Weighted by the policy, what these models do not explain is skewed ({seen})."
         why = self._why_this_mean(self.shape)
         return f"Models of the value: {self.critic}.", tails, sided, clustered, why
 
@@ -295,8 +295,9 @@ def limits_of(
     squares = influence**2
     if squares.sum() > 0 and squares.max() > RULES.dominant_share * squares.sum():
         alone = (
-            f"one {unit} carries {squares.max() / squares.sum():.0%} of the squared scores: how often "
-            f"such a {unit} comes cannot be told from this log, and the interval may be too short"
+            f"one {unit} carries {100 * squares.max() / squares.sum():.0f} % of the squared scores: "
+            f"how often such a {unit} comes cannot be told from this log, and the interval may be too "
+            f"short"
         )
         return [main, alone]
     return [main]

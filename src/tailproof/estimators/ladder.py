@@ -481,7 +481,9 @@ class Blend:
     def words(self) -> str:
         """Return the rungs and their shares in words."""
         named = zip(self.shares, self.rungs, strict=True)
-        return ", ".join(f"{rung.name} {share:.0%}" for share, rung in named if share >= 0.005)
+        return ", ".join(
+            f"{rung.name} {100 * share:.0f} %" for share, rung in named if share >= 0.005
+        )
 
 
 def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) -> Blend:

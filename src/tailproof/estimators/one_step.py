@@ -372,20 +372,20 @@ def _point(
         return (
             scores.value if robust is None else robust,
             "Huber mean of doubly robust scores",
-            "Both tails are heavy and alike: the point is a Huber mean, and the middle of an interval "
-            "that is as wide as all scores make it.",
+            "Both tails are heavy and alike: the estimate is a Huber mean, and its interval is as wide "
+            "as that of all scores.",
         )
     base = "weighted mean" if name == "none" else f"doubly robust mean ({name})"
     # the largest rewards may all be of other actions: the point can lie beyond the scores' own interval
     point = logged + paths.gain
     if abs(point - scores.value) <= 1e-9 * max(abs(scores.value), abs(logged)):
-        return point, base, "The point is the plain mean of the scores."
+        return point, base, "The estimate is the plain mean of the scores."
     if not np.isfinite(paths.own.begins):
         return (
             point,
             f"{base}, shrunk",
-            "The point is moved towards the value by marginal weights, as far as chance explains "
-            "their difference; the interval is not.",
+            "The estimate is averaged with that by marginal weights, as far as their difference may be "
+            "chance; the interval is not.",
         )
     return (
         point,
@@ -403,8 +403,8 @@ def _cautions(rows: OneStepRows, policy: FloatArray) -> tuple[str, ...]:
     said = []
     if unlogged > 0:
         said.append(
-            f"{unlogged:.0%} of the policy's actions were never logged: of these the interval knows "
-            f"nothing"
+            f"{100 * unlogged:.0f} % of the policy's actions were never logged: of these the "
+            f"interval knows nothing"
         )
     if rows.propensities.estimated_by is not None:
         said.append("estimated propensities are taken as true")
@@ -434,6 +434,6 @@ def _reasons(
         "The trees are fitted to a sample of 100,000 rows.": sampled,
         "Rows of one group count as one observation.": rows.observations.name == "group",
         point: True,
-        f"Plain importance sampling has {gain:.1f} times the standard error.": gain > 1.05,
+        f"Plain importance sampling would have {gain:.1f} times this standard error.": gain > 1.05,
     }
     return (said, used, *(sentence for sentence, holds in more.items() if holds))

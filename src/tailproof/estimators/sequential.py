@@ -558,10 +558,13 @@ def _limits(blend: Blend, walked: Visits, error: float, groups: int) -> str:
         words.append("an allowance for critics that disagree")
     if blend.lost > RULES.poor:
         words.append(
-            f"{blend.lost:.0%} of what the policy would do has no similar row: overlap is the limit"
+            f"{100 * blend.lost:.0f} % of what the policy would do has no similar row: overlap is "
+            f"the limit"
         )
     if walked.unlike > RULES.leaves / 3:
-        words.append(f"{walked.unlike:.0%} of its visits would be in states unlike the logged ones")
+        words.append(
+            f"{100 * walked.unlike:.0f} % of its visits would be in states unlike the logged ones"
+        )
     if groups < RULES.few:
         words.append(f"only {groups} independent episodes or groups")
     return "; ".join(words)
@@ -593,9 +596,9 @@ def _why_not(
     if walked.unlike > RULES.leaves:
         return Caution(
             "leaves_log",
-            f"the policy leads where the log does not: {walked.unlike:.0%} of its visits would be in "
-            f"states unlike the logged ones, and no row says what happens there; log episodes that go "
-            f"there, or change the policy",
+            f"the policy leads where the log does not: {100 * walked.unlike:.0f} % of its visits "
+            f"would be in states unlike the logged ones, and no row says what happens there; log "
+            f"episodes that go there, or change the policy",
             voids=True,
         )
     if log.n_groups < FEWEST:

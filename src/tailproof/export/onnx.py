@@ -525,7 +525,7 @@ def load_onnx(path: str | Path) -> OnnxPolicy:
     inputs, encoder = session.get_inputs(), described.get("encoder")
     if described.get("by_column"):
         if encoder is None or [each.name for each in inputs] != [*inputs_of(encoder)]:
-            raise SavedFileError(f"{path} does not fit together: its inputs are not its columns.")
+            raise SavedFileError(f"{path} is inconsistent: its inputs are not its columns.")
     elif len(inputs) != 1:
         raise SavedFileError(
             f"A policy has one input, the states. {path} has {len(inputs)}: "

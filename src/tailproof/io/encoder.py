@@ -711,7 +711,7 @@ class _Summary:
         share = sum(texts[label] for label in order[len(kept) :]) / sum(texts.values())
         notes.notes.append(
             f"State column {name!r} has {len(texts)} distinct texts: the {len(kept)} most common are "
-            f"kept, the others, {share:.0%} of the rows, are put together as {OTHER}."
+            f"kept, the others, {100 * share:.0f} % of the rows, are put together as {OTHER}."
         )
         return [*kept, OTHER]
 

@@ -297,8 +297,8 @@ def _warn_of_copies(steps: Steps, unused: Unused, notes: Notes) -> None:
     copies = len(rows) - 1 - _distinct([pair, *_codes(unused(), there[rows])]).max()
     if copies >= (len(rows) - len(first)) / 2:
         notes.cautions.append(
-            f"{copies} of the {len(there)} rows with a reward other than 0 are exact copies of others, "
-            f"and count as if each were evidence of its own. If they were logged twice, drop them "
+            f"{copies:,} of the {len(there):,} rows with a reward other than 0 are exact copies of "
+            f"others, and each counts as evidence of its own. If they were logged twice, drop them "
             f"(table.drop_duplicates() in pandas)."
         )
 

@@ -127,13 +127,12 @@ class DataSet:
         info = group.filesystem.get_file_info(group.path)
         if info.type.name == "NotFound":
             raise StorageError(
-                f"{group.path} has vanished since the log was opened. Put it back and run again, or "
-                f"open the log anew."
+                f"{group.path} was deleted since the log was opened. Put it back and run again, or "
+                f"open the log again."
             )
         if (info.size, info.mtime_ns) != self.files[group.path][:2]:
             raise StorageError(
-                f"{group.path} has changed since the log was opened, and no longer fits what is "
-                f"known. Open the log anew."
+                f"{group.path} has changed since the log was opened. Open the log again."
             )
 
     def table(self, columns: Sequence[str]) -> pa.Table:

@@ -272,10 +272,11 @@ def _dropped_in_words(bad: BoolArray, codes: IntArray, names: str) -> str:
     """Return how much is left out, and how the lengths of episodes change with it."""
     gone, left = (np.unique(codes[rows], return_counts=True)[1] for rows in (bad, ~bad))
     said = (
-        f"{len(gone)} of {len(gone) + len(left)} episodes left out, {bad.sum()} of {len(bad)} rows"
+        f"{len(gone):,} of {len(gone) + len(left):,} episodes left out, {bad.sum():,} of {len(bad):,} "
+        f"rows"
     )
     if len(codes) == len(gone) + len(left):
-        said = f"{len(gone)} of {len(codes)} rows left out"
+        said = f"{len(gone):,} of {len(codes):,} rows left out"
     said += f", for missing values of {names}."
     if gone.mean() > _LONGER * left.mean():
         said += (

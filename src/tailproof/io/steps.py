@@ -484,7 +484,7 @@ def _copies_frequencies(weights: FloatArray, name: str, notes: Notes) -> IntArra
     lost = int(((counts == 0) & (weights > 0)).sum())
     notes.cautions.append(
         f"The weights in column {name!r}, from {used.min():g} to {weights.max():g}, are rounded to "
-        f"multiples of {unit:.3g}, by {off:.1%} on average."
+        f"multiples of {unit:.3g}, by {100 * off:.1f} % on average."
         + (f" {lost} rows of the smallest weights count 0 times." if lost else "")
     )
     return np.asarray(counts // np.gcd.reduce(counts))

@@ -104,8 +104,8 @@ def imitated_episodes(
     said = f"Imitates {kept} of {total} episodes."
     if kept > sum(_asked(part, top) for part in parts) + _TIED * total:
         said = (
-            f"Imitates {kept} of {total} episodes instead of {top:.0%}: many have the same score, and "
-            f"none of them is better than another."
+            f"Imitates {kept} of {total} episodes instead of {100 * top:.0f} %: many have the same "
+            f"score, and none of them is better than another."
         )
         warnings.warn(said, TailproofWarning, stacklevel=4)
     return [each.best for each in found], (said, *reasons)

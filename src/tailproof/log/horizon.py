@@ -83,7 +83,7 @@ def unknown_rest(log: Log, gamma: float) -> str | None:
     return (
         f"{np.count_nonzero(there)} of {log.n_episodes} episodes were cut off where "
         f"{log.state_names[worst]!r} is {where}, and no row starts there: the log does not tell what "
-        f"follows, which with gamma={gamma:g} is {rest:.0%} of all discounted steps"
+        f"follows, which with gamma={gamma:g} is {100 * rest:.0f} % of all discounted steps"
     )
 
 

@@ -43,7 +43,7 @@ def doubtful_propensities(log: Log) -> tuple[str, ...]:
         given,
         space,
         everywhere=log.table_rows.available is None,
-        groups=log.group_ids,
+        groups=None if log.group_ids is None else np.repeat(log.group_ids, log.lengths),
     )
     if misfit is not None:
         said.append(

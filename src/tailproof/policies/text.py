@@ -220,7 +220,7 @@ def _imported(module: str, name: str) -> Any:
         or any(hasattr(policy, each) for each in ("probabilities", "sample", "predict", "function"))
     ):
         raise PolicyError(
-            f"{module}:{name} is no policy but {type(policy).__name__}. A policy is a function of "
+            f"{module}:{name} is not a policy but {type(policy).__name__}. A policy is a function of "
             f"states to actions, a fitted model with predict, or an object with "
             f"probabilities(states) or sample(states, rng)."
         )

@@ -246,7 +246,7 @@ def coverage(task: Task, some: Log, holes: Sequence[Hole]) -> tuple[Caution, ...
     never = (log.action_counts == 0) & (share > 0)
     said = [
         f"The policy takes action {_label(log, action)} with probability {share[action]:.2g} but "
-        f"the log never does: nothing is known of its value, and the critics assume zero."
+        f"the log never does: nothing is known of its value, and the critics assume 0."
         for action in np.flatnonzero(never).tolist()
     ]
     taken = [(float(here[hole.where[rows], hole.action].sum()), hole) for hole in holes]
@@ -262,8 +262,8 @@ def coverage(task: Task, some: Log, holes: Sequence[Hole]) -> tuple[Caution, ...
             named += 1
             said.append(
                 f"Where {hole.place} ({int(hole.where.sum()):,} rows) the policy takes action "
-                f"{_label(log, hole.action)} in {often / there.sum():.0%}, but the log never does: "
-                f"nothing there says what it is worth."
+                f"{_label(log, hole.action)} in {100 * often / there.sum():.0f} %, but the log never "
+                f"does so: nothing there says what it is worth."
             )
     if log.is_bandit and (excluded := _excluded(some, rows, reported, np.where(never, 0, here))):
         said.append(excluded)
@@ -284,8 +284,9 @@ def _excluded(log: Log, rows: IntArray, reported: BoolArray, here: FloatArray) -
     if new < RULES.hole_policy:
         return None
     return (
-        f"In {certain.mean():.0%} of the rows the logged action had the propensity 1, and the policy "
-        f"takes others, in {new:.0%} of all rows: no row can say what these are worth there."
+        f"In {100 * certain.mean():.0f} % of the rows the logged action had the propensity 1, and the "
+        f"policy takes others, in {100 * new:.0f} % of all rows: no row can say what these are worth "
+        f"there."
     )
 
 

@@ -179,7 +179,7 @@ def _cluster(
     if shown:
         why = (
             f"Rewards of rows with the same {name} ({m:,} values) are alike beyond what the state and "
-            f"the action explain: intervals of independent rows would be {np.sqrt(alike):.2g} times "
+            f"the action explain: intervals for independent rows would be {np.sqrt(alike):.2g} times "
             f"too narrow."
         )
         return Cluster(name, labels, m, why, certain=person or repeats)

@@ -80,7 +80,7 @@ class RewardShape:
         tails = {
             "light": f"Rewards have light tails beyond what state and action explain: {seen}.",
             "heavy": f"Rewards have heavy tails beyond what state and action explain: {seen}.",
-            "sparse": f"{self.kinds}: these are the signal, and none of them is clipped.",
+            "sparse": f"{self.kinds}: these are the signal, not outliers.",
         }
         beyond = f"{self.asymmetry:.1f}" if self.asymmetry < _LARGE else f"above {_LARGE}"
         looks = "are skewed" if self.skewed else "look symmetric"

@@ -205,7 +205,9 @@ class ReadEstimate:
     def _sized(self) -> PooledGain:
         gain = self.estimate.gain
         if not isinstance(gain, PairedGain):
-            raise LevelError("Sizes of extremes are pooled by rows, and this method has folds.")
+            raise LevelError(
+                "Sizes of extremes are pooled by rows, which a method with folds does not score."
+            )
         assert self.sizes_within is not None
         return gain.sizes_within(self.sizes_within)
 
@@ -277,7 +279,7 @@ class ReadEstimate:
         if chosen is None:
             return method_text(self.estimate.method)
         said = f"{chosen.estimator} over {count(chosen.units, chosen.unit)}"
-        return f"{said}, chosen by the log" if chosen.alternatives else said
+        return f"{said} (chosen from the log)" if chosen.alternatives else said
 
     def facts(self) -> Facts:
         """Return the value, the logged value and their difference."""

@@ -53,11 +53,11 @@ def methods_text(
     if isinstance(chosen, OneStepChoice) and chosen.hidden_reasons is not None:
         words.append("sensitivity")
     if comparison is not None:
-        policies = count(len(comparison.candidates), "policy")
+        several = len(comparison.candidates)
         said.append(
-            f"{policies} were compared with the {comparison.baseline}; each difference has "
-            f"{percent(comparison.gate_level)} confidence (Bonferroni), so that all hold together "
-            f"with {percent(comparison.level)}."
+            f"{count(several, 'policy')} {'was' if several == 1 else 'were'} compared with the "
+            f"{comparison.baseline}; each difference has {percent(comparison.gate_level)} confidence "
+            f"(Bonferroni), so that all hold together with {percent(comparison.level)}."
         )
     sources = [source for word, source in _SOURCES.items() if any(word in each for each in words)]
     return " ".join(said) + (f" Sources: {'; '.join(sources)}." if sources else "")

@@ -466,7 +466,8 @@ def plot_learned(learned: Learned, *, ax: Axes | None) -> Axes:
         tone="good" if found.better else "main",
     )
     draw_intervals(axes, [row], line=(0.0, "logged behaviour", "warn"))
-    name_axes(axes, x=f"gain on {found.episodes} held-out episodes ({found.level:.0%} lower bound)")
+    sure = f"{100 * found.level:.0f} % lower bound"
+    name_axes(axes, x=f"gain on {found.episodes} held-out episodes ({sure})")
     return axes
 
 

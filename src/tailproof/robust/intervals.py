@@ -94,7 +94,9 @@ def order_statistic_interval(values: npt.ArrayLike, *, level: float) -> Interval
     ordered = _sorted_folds(values)  # (K,)
     j, reached = _order_index(len(ordered), level=level, share=0.5, sides=2)
     low, high, kind = float(ordered[j - 1]), float(ordered[-j]), "order-statistic-interval"
-    note = "exact for the median of the fold law, for the mean only under symmetric tails"
+    note = (
+        "exact for the median of the folds' distribution, for the mean only under symmetric tails"
+    )
     return Interval(low=low, high=high, level=reached, requested=level, kind=kind, note=note)
 
 
@@ -159,7 +161,7 @@ def order_statistic_lower_bound(values: npt.ArrayLike, *, level: float) -> Bound
     >>> order_statistic_lower_bound([3.0, 1.0, 2.0, 5.0, 4.0], level=0.95).level
     0.96875
     """
-    note = "for the median of the fold law; for the mean unless the left tail is the heavier"
+    note = "for the median of the folds' distribution; for the mean unless the left tail is the heavier"
     bound = tail_aware_lower_bound(values, level=level)  # p₀ = ½ without an index
     return replace(bound, kind="order-statistic-bound", note=note)
 

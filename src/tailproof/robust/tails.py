@@ -501,8 +501,8 @@ def moment_evidence(
     against = "far less than" if small else "as much as" if large else "less than"
     reason = (
         f"{why}, where a {NAMES.get(p, f'moment of order {p:g}')} needs more than {p:g}; the "
-        f"largest value carries {ratio:.1%} of the sum of |x − median|^{p:g}, {against} a tail of "
-        f"index {p:g} would show"
+        f"largest value carries {100 * ratio:.1f} % of the sum of |x − median|^{p:g}, {against} a "
+        f"tail of index {p:g} would show"
     )
     return MomentEvidence(
         exists=exists, reason=reason, p=p, ratio=ratio, alpha=alpha, low=low, high=high
