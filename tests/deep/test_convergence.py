@@ -136,7 +136,7 @@ def test_targets_that_follow_every_other_step_have_half_the_clock():
 
 def test_rewards_of_zero_are_not_compared_with_logged_returns():
     base = IQL(steps=20, policy_steps=1, zero_rewards=True, run=RUN, **SMALL)
-    with pytest.warns(ConvergenceWarning, match=r"to settle\. Use steps=\d+\.$"):
+    with pytest.warns(ConvergenceWarning, match=r"steps ahead\)\. Use steps=\d+\.$"):
         assert np.isnan(fit(steady(), base).training.convergence.ratio)
 
 

@@ -126,9 +126,9 @@ def test_ties_that_keep_most_of_the_log_are_warned_of():
     log = Log.from_arrays(
         np.arange(200.0), np.arange(200) % 2, rewards, np.arange(200.0), episode=np.arange(200)
     )
-    with pytest.warns(TailproofWarning, match=r"Imitates 200 of 200 episodes instead of 30%"):
+    with pytest.warns(TailproofWarning, match=r"Imitates 200 of 200 episodes instead of 30 %"):
         _, notes = imitated_episodes([log], top=0.3, rank="sum")
-    assert "instead of 30%" in notes[0]
+    assert "instead of 30 %" in notes[0]
     distinct = log.with_rewards(np.arange(200.0))
     _, notes = imitated_episodes([distinct], top=0.3, rank="sum")
     assert notes == ("Imitates 60 of 200 episodes.",)

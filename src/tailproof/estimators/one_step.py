@@ -429,9 +429,11 @@ def _reasons(
         )
     elif model == "none":
         used = "No model of the reward makes the scores vary clearly less: none is used."
-    sampled = not rare and rows.count > 1.25 * TREE_ROWS
+    trees = "boosting" in model or estimated == "boosting"
+    told_apart = rows.count if rows.copies is None else np.count_nonzero(rows.copies)
+    sampled = trees and not rare and told_apart > 1.25 * TREE_ROWS
     more = {
-        "The trees are fitted to a sample of 100,000 rows.": sampled,
+        f"The trees (boosting) are fitted to a sample of {TREE_ROWS:,} rows.": sampled,
         "Rows of one group count as one observation.": rows.observations.name == "group",
         point: True,
         f"Plain importance sampling would have {gain:.1f} times this standard error.": gain > 1.05,

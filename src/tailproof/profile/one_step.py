@@ -84,6 +84,9 @@ class OneStepRows:
     space: ActionSpace  # of the log
     codes: IntArray  # (A,) the log's code of each action
     order: IntArray  # (n,) the position of each row in the log
+    copies: IntArray | None = (
+        None  # (n,) how often weights repeat a row, at the first of them, else 0
+    )
 
     @classmethod
     def of(cls, log: Log, key: int) -> OneStepRows:
@@ -113,6 +116,7 @@ class OneStepRows:
             space=log.action_space,
             codes=action_order,
             order=order,
+            copies=None if log.once is log else _copies(log.copy_of[order]),
         )
 
     @property
@@ -392,6 +396,30 @@ def _folds(rows: OneStepRows) -> Iterator[tuple[int, IntArray, IntArray]]:
             yield fold, train, test
 
 
+class _Sample(NamedTuple):
+    """Which training rows trees are fitted to, how often each counts, and how many there are in all."""
+
+    kept: IntArray | slice
+    weights: IntArray | None
+    of_rows: int
+
+    @classmethod
+    def of(cls, rows: OneStepRows, train: IntArray) -> _Sample:
+        """Return the first `TREE_ROWS`; of more than these, the copies that weights make once."""
+        if rows.copies is None or len(train) <= TREE_ROWS:
+            return cls(slice(TREE_ROWS), None, rows.count)
+        kept = np.flatnonzero(rows.copies[train])[:TREE_ROWS]
+        return cls(kept, rows.copies[train[kept]], len(kept))
+
+
+def _copies(row: IntArray) -> IntArray:
+    """Return how often each row of the file is repeated, at the first of its copies, (n,)."""
+    first = np.flatnonzero(np.diff(row, prepend=-1))  # equal rows stand together
+    found = np.zeros(len(row), dtype=np.intp)
+    found[first] = np.diff(first, append=len(row))
+    return found
+
+
 def _action_means(rows: OneStepRows, train: IntArray) -> FloatArray:
     """Return the mean reward of each action, or of all rows for an action without rows, (A,)."""
     rewards, actions = rows.rewards[train], rows.actions[train]
@@ -401,18 +429,18 @@ def _action_means(rows: OneStepRows, train: IntArray) -> FloatArray:
 
 
 def _shared(
-    rows: OneStepRows, inputs: FloatArray, fit: Callable[[FloatArray, FloatArray, int], Model]
+    rows: OneStepRows, inputs: FloatArray, fit: Callable[[FloatArray, FloatArray, _Sample], Model]
 ) -> AdditiveOutcome:
     """Fit q̂(s, a) = mean of a + f(s)."""
     means, common = np.zeros((FOLDS, rows.n_actions)), np.zeros(rows.count)
     for fold, train, test in _folds(rows):
         means[fold] = _action_means(rows, train)
         residual = rows.rewards[train] - means[fold, rows.actions[train]]
-        common[test] = fit(inputs[train], residual, rows.count)(inputs[test])
+        common[test] = fit(inputs[train], residual, _Sample.of(rows, train))(inputs[test])
     return AdditiveOutcome.of(rows, means, common)
 
 
-def _ridge(inputs: FloatArray, target: FloatArray, _: int) -> Model:
+def _ridge(inputs: FloatArray, target: FloatArray, _: _Sample | None = None) -> Model:
     coefficients, intercept = gcv_ridge(inputs, target)
     return lambda at: at @ coefficients + intercept
 
@@ -428,7 +456,7 @@ def _per_action(rows: OneStepRows, inputs: FloatArray, shared: AdditiveOutcome) 
             taught = train[rows.actions[train] == action]
             if len(taught) < least:
                 continue
-            predicted = _ridge(inputs[taught], rows.rewards[taught], rows.count)(inputs[test])
+            predicted = _ridge(inputs[taught], rows.rewards[taught])(inputs[test])
             excess[place, test] = predicted - shared.means[fold, action] - shared.common[test]
             here = rows.actions[test] == action
             logged[test[here]] = predicted[here]
@@ -442,19 +470,19 @@ def _boosting(rows: OneStepRows) -> BoostedOutcome:
     for fold, train, _ in _folds(rows):
         inputs = np.hstack([rows.states[train], chosen[rows.actions[train]]])
         mean = rows.rewards[train].mean()
-        models[fold] = _trees(inputs, rows.clipped[train], mean, rows.count)
+        models[fold] = _trees(inputs, rows.clipped[train], mean, _Sample.of(rows, train))
     return BoostedOutcome(rows, models)
 
 
-def _clipped_trees(inputs: FloatArray, target: FloatArray, count: int) -> Model:
+def _clipped_trees(inputs: FloatArray, target: FloatArray, sample: _Sample) -> Model:
     """Fit few small trees on the state to clipped residuals."""
     mean = target.mean()
     if inputs.shape[1] == 0:
         return lambda at: np.full(len(at), mean)
-    return _trees(inputs, np.clip(target, *np.quantile(target, [0.01, 0.99])), mean, count)
+    return _trees(inputs, np.clip(target, *np.quantile(target, [0.01, 0.99])), mean, sample)
 
 
-def _trees(inputs: FloatArray, target: FloatArray, mean: float, count: int) -> Model:
+def _trees(inputs: FloatArray, target: FloatArray, mean: float, sample: _Sample) -> Model:
     """Fit trees to a clipped target; predictions are shifted back to the unclipped mean."""
     from sklearn.ensemble import HistGradientBoostingRegressor  # slow to import
 
@@ -462,13 +490,14 @@ def _trees(inputs: FloatArray, target: FloatArray, mean: float, count: int) -> M
         max_iter=40,
         max_leaf_nodes=8,
         l2_regularization=1.0,
-        min_samples_leaf=int(np.clip(min(count, TREE_ROWS) // 125, 10, None)),
+        min_samples_leaf=int(np.clip(min(sample.of_rows, TREE_ROWS) // 125, 10, None)),
         early_stopping=False,
         random_state=0,
     )
     # trees compute in single precision, which a large constant would use up
     spread, centre = float(target.std()) or 1.0, float(target.mean())
-    model.fit(inputs[:TREE_ROWS], (target[:TREE_ROWS] - centre) / spread)
+    scaled = (target[sample.kept] - centre) / spread
+    model.fit(inputs[sample.kept], scaled, sample_weight=sample.weights)
     shift = mean - target.mean()
 
     return lambda at: np.asarray(model.predict(at), dtype=float) * spread + centre + shift

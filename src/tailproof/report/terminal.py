@@ -83,7 +83,7 @@ class _Grid:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         block = self._block
         rows = [[_text(shown_cell(each, block.digits)) for each in row] for row in block.rows]
-        every = list(zip(map(_text, block.columns), *rows, strict=True))
+        every = [list(cells) for cells in zip(map(_text, block.columns), *rows, strict=True)]
         words = [
             max((len(each) for cell in cells for each in cell.plain.split()), default=0)
             for cells in every
@@ -95,10 +95,10 @@ class _Grid:
             cells[0].justify = "left" if is_text else "right"
             whole = fits and words[place] == max(map(len, cells))
             grid.add_column(cells[0], overflow="fold", no_wrap=whole)
-        for row, cells in zip(block.rows, rows, strict=True):
-            for value, cell in zip(row, cells, strict=True):
+        for values, row in zip(block.rows, rows, strict=True):
+            for value, cell in zip(values, row, strict=True):
                 cell.justify = "left" if isinstance(value, str) else "right"
-            grid.add_row(*cells)
+            grid.add_row(*row)
         yield grid
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailproof import Always, Log, Method, Split, Uniform, compare, evaluate
+from tailproof import Always, Log, Method, Split, Uniform, compare, evaluate, read_log
 from tailproof.errors import LevelError, LogError, WeightWarning
 from tailproof.estimators.sequential import Auto
 from tailproof.profile import one_step as weights
@@ -228,7 +228,7 @@ def test_one_row_that_decides_is_named(rng):
     rewards[0] = 1e5
     log = make(rng.normal(size=(n, 2)), np.zeros(n, int), rewards, np.ones(n), 2)
     note = evaluate(log, lambda s: np.zeros(len(s), int)).interval(0.9).note
-    assert "one row carries 100%" in note
+    assert "one row carries 100 %" in note
 
 
 def test_many_actions_and_dummies_stay_small(rng):
@@ -305,3 +305,23 @@ def test_what_was_logged_gains_nothing_over_itself():
         robust += "Huber" in same.choice.estimator
     assert robust >= 6
     assert excluded <= 3
+
+
+def test_copies_that_weights_make_are_one_row_to_trees():
+    """Trees see 100,000 rows at most: of copies, that would be few rows of the file."""
+    rng = np.random.default_rng(0)
+    n = 6800
+    x, offer = rng.normal(size=(n, 2)), rng.integers(0, 2, n)
+    table = {"x": x[:, 0], "y": x[:, 1], "action": offer, "propensity": np.full(n, 0.5)}
+    table["reward"] = np.sign(x[:, 0] * x[:, 1]) * (1 + offer) + 0.1 * rng.normal(size=n)
+    table["weight"] = rng.integers(1, 39, n)
+    log = read_log(table, state=["x", "y"], weight="weight")
+    assert log.n_episodes > 1.25 * weights.TREE_ROWS
+    rows = weights.OneStepRows.of(log, 0)
+    assert np.count_nonzero(rows.copies) == n
+    assert rows.copies.sum() == log.n_episodes
+    estimate = evaluate(log, "always:1")
+    assert "boosting" in estimate.choice.estimator
+    assert not any("sample of" in each for each in estimate.choice.reasons)
+    truth = np.average(2 * np.sign(x[:, 0] * x[:, 1]), weights=table["weight"])
+    assert estimate.value == pytest.approx(truth, abs=0.05)
