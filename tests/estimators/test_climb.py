@@ -81,7 +81,7 @@ def test_a_kinked_value_is_found_and_the_interval_holds_it(found):
     interval = found.interval(0.9)
     assert interval.low <= exact <= interval.high
     assert abs(found.value - exact) < 0.35
-    assert found.choice.critic != "polynomials 100%"
+    assert found.choice.critic != "polynomials 100 %"
 
 
 @pytest.mark.parametrize("gamma", [0.9, 0.999, 1 - 1e-6])

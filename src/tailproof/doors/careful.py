@@ -339,8 +339,8 @@ class CrossFit:
         if not np.isfinite(pools_from):
             return ""
         return (
-            f" Candidates were fitted and chosen with sizes beyond about {pools_from:.3g} pooled over "
-            f"all actions, which their test does not assume."
+            f" Candidates were fitted and chosen as if rewards beyond about {pools_from:.3g} were "
+            f"equally large under all actions; their test does not assume it."
         )
 
     def chosen(self, left_out: int) -> str:
@@ -527,9 +527,9 @@ class CarefulLearning:
             return replace(self, gamma=0.0).kept(said, failed, trial)
         said = f"{trial.name} was the best of {len(found.rules)} rules and all constant actions, "
         if trial.name in found.constants:
-            said += f"which need no fitting: all {log.once.n_episodes:,} episodes judge them."
+            said += f"which need no fitting: all {log.once.n_episodes:,} rows judge them."
         else:
-            said += "scored by episodes from which it was not learned."
+            said += "scored on rows from which it was not learned."
         return _proposed(trial, said + found.assumed + self._assumed, failed)
 
     def _from_steps(self, parts: ThreeParts) -> Learned:

@@ -201,8 +201,11 @@ def overlap(weights: FloatArray, estimate: Estimate, features: Features | str | 
     if log.is_discrete:
         never = np.bincount(log.actions, minlength=log.n_actions) == 0
         unlogged = float(np.array(list(estimate.on_log.shares.values()))[never].sum())
+    groups = None
+    if log.group_ids is not None:
+        groups = np.repeat(np.unique(log.group_ids, return_inverse=True)[1], log.lengths)
     return Overlap(
-        weights=weight_evidence(scale * weights),
+        weights=weight_evidence(scale * weights, groups=groups),
         mean_known=known,
         leverage=leverage(task, basis_for(log) if features is None else as_features(features, log)),
         unlogged=unlogged,

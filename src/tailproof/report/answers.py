@@ -616,8 +616,9 @@ def learned_answer(
         shares = read.estimate.on_log.shares
         how.append(share_figure({name: (shares[name], logged[name]) for name in shares}))
     method = method_section(read)
-    again = Note("This evaluates the policy again, on the held-out episodes.", "soft")
     if learned.improves is not None:
+        held = count(read.estimate.n_episodes, f"held-out {read.quantity.per}")
+        again = Note(f"This evaluates the policy again, on {held} alone.", "soft")
         method = replace(method, blocks=(again, *method.blocks))
     return (
         *blocks,

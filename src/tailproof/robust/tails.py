@@ -912,13 +912,15 @@ def pareto_shape(values: npt.ArrayLike) -> ParetoShape:
     return ParetoShape(k=k, exceedances=len(beyond), threshold=threshold, reason=reason)
 
 
-def weight_evidence(weights: npt.ArrayLike) -> WeightEvidence:
+def weight_evidence(weights: npt.ArrayLike, *, groups: IntArray | None = None) -> WeightEvidence:
     """Summarise importance weights: effective number, largest share, mean, negatives, Pareto shape.
 
     Parameters
     ----------
     weights
         Ratios of probabilities or densities, not self-normalised, so that they should average 1.
+    groups
+        Codes of what is independent, (n,), for the standard error; by default every weight is.
 
     Examples
     --------
@@ -936,13 +938,16 @@ def weight_evidence(weights: npt.ArrayLike) -> WeightEvidence:
     unit = unit_scale(magnitude)
     total = float(unit.sum())
     mean = float(w.mean())
+    error = deviation_of(w) / math.sqrt(len(w))
+    if groups is not None:
+        error = float(np.linalg.norm(np.bincount(groups, w - mean))) / len(w)
     return WeightEvidence(
         n=len(w),
         effective=effective_rows(unit_scale(w)),
         largest_share=float(unit.max()) / total,
         mean=mean,
         mean_error=abs(mean - 1),
-        standard_error=deviation_of(w) / math.sqrt(len(w)),
+        standard_error=error,
         negative_share=float(unit[w < 0].sum()) / total,
         pareto=pareto_shape(magnitude),
     )

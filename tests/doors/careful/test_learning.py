@@ -130,7 +130,7 @@ def test_where_actions_change_nothing_the_behaviour_is_kept(kept):
     assert isinstance(kept.policy, SoftmaxPolicy)
     law = kept.policy.probabilities(kept.held_out.states)
     assert np.abs(law.mean(axis=0) - 0.5).max() < 0.1
-    why = ("with 90% confidence", "was not ahead of the log", "did not hold")
+    why = ("with 90 % confidence", "was not ahead of the log", "did not hold")
     assert any(each in kept.reasons[0] for each in why)
 
 
@@ -303,7 +303,7 @@ def test_a_judge_assumes_something_about_sizes_only_if_that_is_asked_for():
 
 def test_learning_says_what_its_tests_assume_about_sizes():
     learned = learn(orders(n=1200), gate_sizes_within=0.2)
-    assert "differ by at most 20% between policies" in learned.reasons[0]
+    assert "differ by at most 20 % between policies" in learned.reasons[0]
     continuous = Log.from_arrays(
         np.zeros(9), np.arange(9) / 8, np.ones(9), np.zeros(9), episode=np.arange(9)
     )
