@@ -98,3 +98,19 @@ def test_neighbours_in_many_columns_are_those_of_a_tree():
     assert_allclose(distance, expected, atol=1e-12)
     assert near.tolist() == known.tolist()
     assert Neighbours.of(rows[:3])._replace(tree=None).nearest(points, 3)[1].shape == (20, 3)
+
+
+def test_values_that_an_action_sets_are_not_added_to(rng):
+    """Days since a purchase are 0 after one, wherever the walk comes from."""
+    steps, rows = np.arange(3_000), []
+    x, days = rng.normal(size=(3_000, 2)), 0.0
+    for step in steps:
+        buys = int(rng.random() < 0.05)
+        after = 0.0 if buys else days + 1
+        rows.append((x[step, 0], days, buys, x[step, 1], after))
+        days = rng.integers(0, 60) if step % 20 == 19 else after
+    table = np.array(rows)
+    log = Log.from_arrays(
+        table[:, :2], table[:, 2].astype(int), np.zeros(3_000), table[:, 3:], episode=steps // 20
+    )
+    assert led(log, lambda states: np.ones(len(states), dtype=int)).unlike < 0.01

@@ -21,6 +21,8 @@ _STEPS = 100  # most steps of a walk
 _REST = 0.05  # share of the discounted future that a walk leaves out
 _NEAREST = 5  # rows among which the next transition is drawn
 _FEW_VALUES = 12  # columns with fewer take the next value of a row instead of its change
+_OFTEN = 20  # rows with the same next value, and …
+_SET = 0.5  # … share of a column's variance among the values before it, if it is set
 _LEAF = 64  # rows in a leaf of such a tree: the least time with a few columns
 _OWN = 1_000  # rows whose distance to other groups is measured
 _COMMON = 0.99  # quantile of these distances, and …
@@ -106,8 +108,22 @@ class Moves:
 
     @cached_property
     def copied(self) -> BoolArray:
-        """Columns with few values, (k,), which need not change by the same amount in nearby states."""
-        return np.array([len(np.unique(column)) <= _FEW_VALUES for column in self.places.T])
+        """Which next values are taken as they are, (m, k), as nearby states do not change alike.
+
+        Those of columns with few values, and those that are set: the same number follows on values
+        that vary as all others do (a delivery, the days since a purchase after one).
+        """
+        found = np.zeros(self.places.shape, dtype=bool)
+        for k, (here, ahead) in enumerate(zip(self.places.T, self.ahead.T, strict=True)):
+            if len(np.unique(here)) <= _FEW_VALUES:
+                found[:, k] = True
+                continue
+            value, count = np.unique(ahead, return_inverse=True, return_counts=True)[1:]
+            own = here - here.mean()
+            mean = np.bincount(value, own) / count
+            spread = np.bincount(value, (own - mean[value]) ** 2) / count
+            found[:, k] = ((count >= _OFTEN) & (spread >= _SET * own.var()))[value]
+        return found
 
     @cached_property
     def limit(self) -> float:
@@ -141,7 +157,7 @@ class Moves:
                 near = self.pairs.nearest(np.hstack([here, taken]), k)[1]
             row = near[np.arange(len(here)), rng.integers(0, k, len(here))]
             moved = here + self.ahead[row] - self.places[row]
-            here = np.where(self.copied, self.ahead[row], moved)
+            here = np.where(self.copied[row], self.ahead[row], moved)
             here = here[~self.log.terminated[self.rows[row]]]
             factor *= gamma
             if not len(here) or not factor:
