@@ -66,6 +66,12 @@ def test_a_retailer_exports_amounts_as_text_with_customers_that_come_again(run):
     assert said.startswith(record["sentence"][:40])
     assert "Over 1,000 rows" in said
     assert len(said.splitlines()) <= 12
+    code, record = run("learn", "orders.csv", *words, "--readable", "--out", "rule.tailproof")
+    assert (code, record["verdict"]) == (0, "better")
+    assert record["sentence"].startswith("The learned policy would earn about ")
+    code, record = run("evaluate", "orders.csv", "--policy", "rule.tailproof", *words)
+    best = 0.25 * 0.5 * 20 * 2.5 / 1.5  # half of those who would answer were not asked
+    assert record["gain"]["interval"]["low"] <= best
 
 
 def test_families_were_randomised_to_plans_and_have_weights(run):
@@ -78,6 +84,7 @@ def test_families_were_randomised_to_plans_and_have_weights(run):
     pd.DataFrame(
         {
             "family": family,
+            "hospital": rng.integers(0, 4, families)[family],
             "age": rng.integers(1, 80, n),
             "plan": plan[family],
             "weight": rng.integers(1, 4, n),
@@ -95,6 +102,10 @@ def test_families_were_randomised_to_plans_and_have_weights(run):
     assert holds(record, 0.25 * mean)  # 1.25 times the mean was logged
     assert record["sentence"].startswith("always:shared would cost about")
     assert "less per row" in record["sentence"]
+    assert record["warnings"] == []  # that families were drawn, not rows, is no misfit
+    segments = run(*shared, *words, "--by", "hospital")[1]["by"]["segments"]
+    assert sum(each["rows"] for each in segments) == n
+    assert all(each["interval"]["low"] <= 0.25 * mean for each in segments)
     said = run(*shared, *words, "--clip", "p99", text=True)
     assert "Costs were capped at percentile 99" in said
     assert "minus" not in said
@@ -116,7 +127,7 @@ import torch
 
 class Push(torch.nn.Module):
     def forward(self, states):
-        return -0.5 * states[:, :1]
+        return -0.5 * torch.nn.functional.dropout(states[:, :1], training=self.training)
 
 module = Push()
 """
@@ -156,24 +167,42 @@ def test_rollouts_with_continuous_actions_and_a_torch_module(run):
         x2 = 0.25 * x2 + 0.01
     assert record["value"] == pytest.approx(truth, abs=1.0)
     assert "per episode" in record["sentence"]
+    code, record = run("evaluate", "rollouts.parquet", "--policy", "rules.py:module", *words)
+    assert code == {"better": 0, "cannot tell": 4}.get(record["verdict"], 3)
+    assert record["interval"]["low"] <= truth <= record["interval"]["high"]
 
 
 def test_a_nightly_job_reads_the_verdict_from_the_exit_code(run, caplog):
+    """The job on 6 million rows, on 20,000: a budget maps the log and reads it in pieces here too."""
     rng = np.random.default_rng(8)
     n = 20_000
     route = rng.choice(["small", "large"], n)
     latency = 100 * (1 + rng.pareto(2.5, n)) * np.where(route == "small", 0.8, 1.0)
-    pd.DataFrame({"route": route, "latency_ms": latency, "p": 0.5}).to_parquet("night.parquet")
-    words = ["--action", "route", "--reward=-latency_ms", "--propensity", "p"]
+    table = pd.DataFrame({"route": route, "latency_ms": latency, "p": 0.5})
+    table["tokens"] = rng.integers(1, 4000, n)
+    table.to_parquet("night.parquet")
+    words = ["--action", "route", "--reward=-latency_ms", "--propensity", "p", "--quiet"]
+    words += ["--state", "tokens", "--budget", "0.0005", "--cache", "cache"]
+    truth = 0.1 * 100 * 2.5 / 1.5
+    small = ("--policy", "always:small")
     with caplog.at_level(logging.INFO, logger="tailproof"):
-        code, record = run("compare", "night.parquet", "--policy", "always:small", *words)
+        code, record = run("compare", "night.parquet", *small, *words)
     assert (code, record["verdict"]) == (0, "better")
-    interval = record["candidates"][0]["gain"]["interval"]
-    assert interval["low"] <= 0.1 * 100 * 2.5 / 1.5 <= interval["high"]
+    assert holds(record["candidates"][0], truth)
     assert "ms less latency per row" in record["sentence"]
     assert any("Comparing" in each for each in caplog.messages)
+    code, record = run("evaluate", "night.parquet", *small, *words)
+    assert (code, record["verdict"]) == (0, "better")
+    assert holds(record, truth)
+    assert any("mapped" in note for note in record["notes"])
     code, record = run("compare", "night.parquet", "--policy", "always:large", *words)
     assert (code, record["verdict"]) == (3, "worse")
+    code, record = run("diagnose", "night.parquet", *small, *words)
+    assert code == 0
+    assert record["sentence"].startswith("Rewards have heavy, skewed tails")
+    code, record = run("learn", "night.parquet", *words, "--out", "night.tailproof")
+    assert (code, record["verdict"]) == (0, "better")
+    assert "ms less latency per row" in record["sentence"]
 
 
 def test_a_log_of_a_bandit_is_recognised_and_bounded_at_any_time(run):

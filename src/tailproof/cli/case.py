@@ -184,7 +184,7 @@ def opened(
         others = [*policy_columns(named), *beside]
         reading = read(options.log, engine=engine, beside=others, **options.reading())
     if reading.log.is_mapped:
-        session.note(f"The log is mapped from files and read in pieces: {reading.log!r}.")
+        session.note("The log is mapped from files and read in pieces: it stays on disk.")
     if reading.columns is not None:
         session.note(f"Read as {reading.columns.describe()}.")
     else:

@@ -164,6 +164,7 @@ def compare(
     from tailproof.report.answers import comparison_answer, pair_records
     from tailproof.report.decisions import with_guardrails, with_segments
     from tailproof.report.paper import methods_text
+    from tailproof.report.text import count
 
     with engine.running() as where:
         guarded = [each.removeprefix("-") for each in guardrail]
@@ -177,7 +178,7 @@ def compare(
                 f"Candidates need different names. Got {', '.join(named)}; write NAME=POLICY.",
                 argument="policy",
             )
-        with session.working(f"Comparing {len(policies)} policies"):
+        with session.working(f"Comparing {count(len(policies), 'policy')}"):
             comparison = run(
                 case.profile,
                 policies,

@@ -145,7 +145,8 @@ def judged_rule(rule: Rule, estimate: Estimate, *, level: float = 0.9) -> Judged
             "Leaves are judged by the log of the estimate: evaluate the policy again."
         )
     place, parts = rule.leaf_of(log.states), rule.leaves()
-    counts = np.bincount(place, minlength=len(parts))
+    shares = np.bincount(place, minlength=len(parts)) / max(len(place), 1)
+    counts = np.bincount(rule.leaf_of(log.once.states), minlength=len(parts))  # rows of the file
     there = np.flatnonzero(counts)
     gains: dict[int, tuple[float, Segment]] = {}
     if log.is_bandit and estimate.choice is not None:
@@ -167,7 +168,7 @@ def judged_rule(rule: Rule, estimate: Estimate, *, level: float = 0.9) -> Judged
                 conditions=conditions,
                 action=leaf.action,
                 rows=int(counts[k]),
-                share=float(counts[k] / max(len(place), 1)),
+                share=float(shares[k]),
                 value=gains[k][0] if k in gains else None,
                 segment=gains[k][1] if k in gains else None,
             )

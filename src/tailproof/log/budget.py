@@ -40,7 +40,7 @@ def sample_to_budget(
         Rows of which more would take longer and change little; by default as many as fit.
     """
     allowed, rows = bytes_allowed(log), rows_in_budget(log, features)
-    why = f"it needs them in memory, and may take {allowed / 1e9:.3g} GB. Raise the budget for more"
+    why = f"more need more than {allowed / 1e9:.3g} GB of memory. Raise the budget to use them"
     if most is not None and most < rows:
         rows, why = most, "more would take longer and change little"
     if log.n_transitions <= rows:
@@ -53,10 +53,12 @@ def sample_to_budget(
             f"drawn is longer. Raise the budget, or use a method that reads a log in pieces."
         )
     taken = replace(log.take(chosen), budget=None)
+    said = f"{taken.n_transitions:,} of {log.n_transitions:,} rows"
+    if not log.is_bandit:
+        said += f", {taken.n_episodes:,} of {log.n_episodes:,} episodes"
     warnings.warn(
-        f"{who} looked at {taken.n_episodes} of {log.n_episodes} episodes, {taken.n_transitions} of "
-        f"{log.n_transitions} transitions, drawn with seed {seed}: {why}; fqe, lstd, mis, dr, fqi and "
-        f"their folds read all of a log in pieces.",
+        f"{who} looked at a sample of {said} (seed {seed}): {why}; fqe, lstd, mis, dr, fqi and their "
+        f"folds read all of a log in pieces.",
         SampleWarning,
         stacklevel=3,
     )

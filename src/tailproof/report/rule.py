@@ -51,13 +51,13 @@ def rule_figure(judged: JudgedRule, quantity: Quantity) -> Figure:
             cells += finite(*_gain(leaf, quantity))
         rows.append(cells)
     columns = ["rows with", "action", *(["rows", "share"] if counted else [])]
-    columns += ["value", "gain", "from", "to"] if known else []
+    columns += ["value", "difference", "from", "to"] if known else []
     caption = "The rule."
     if known:
         caption = (
-            f"The rule: {quantity.title} in each leaf and its gain over what was logged there, on rows "
-            f"it was not learned from. The intervals hold together with {percent(judged.level)} "
-            f"confidence."
+            f"The rule: {quantity.title} in each leaf and its difference from what was logged there, "
+            f"on rows it was not learned from. The intervals hold together with "
+            f"{percent(judged.level)} confidence."
         )
 
     return Figure(
@@ -97,7 +97,7 @@ def leaf_words(leaf: RuleLeaf, quantity: Quantity) -> list[str]:
     if not math.isfinite(value):
         return [said]
     ends = f" ({number(low, 3)} to {number(high, 3)})" if math.isfinite(low) else ""
-    return [said, f"gain {signed(value)}{ends}"]
+    return [said, f"difference {signed(value)}{ends}"]
 
 
 def _outline(

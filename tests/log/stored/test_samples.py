@@ -18,7 +18,7 @@ BUDGET = 400_000  # of 1.2 MB for 1500 rows with four times their features
 
 def test_the_default_and_the_diagnosis_say_what_they_looked_at(path, cartpole):
     lazy, target = read_log(path, lazy=True, budget=BUDGET), cartpole.target()
-    said = r"(\d+) of 30 episodes, \d+ of 1500 transitions, drawn with seed 4: .* 0\.0004 GB"
+    said = r"a sample of \d+ of 1,500 rows, (\d+) of 30 episodes \(seed 4\): .* 0\.0004 GB"
     with pytest.warns(SampleWarning, match=f"Auto looked at {said}"):
         estimate = evaluate(lazy, target, method="auto", gamma=0.9, seed=4)
     assert 0 < estimate.n_episodes < 30
