@@ -11,6 +11,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "docs"))
 
 import sentences as page
 
+#: Words of the trade that answers print; `docs/glossary.md` says what they mean here.
+TERMS = """
+    action; baseline; bound; candidate; cannot tell; capped; confidence; critic; cross-fitted;
+    discount; doubly robust; effective rows; episode; event; extremal index; extremes; fold;
+    gain; gate; group; guardrail; held out; hidden reason; Huber mean; imitate; importance
+    sampling; interval; leaf; leverage; logged policy; mapped; margin; marginal weights;
+    member; no difference shown; odds; overlap; Pareto shape; policy; pooled; propensity;
+    residual; reward; rule; segment; skew; standard error; state; step; tail index; unit;
+    value; weight
+"""
+
 
 @pytest.fixture(scope="module")
 def every():
@@ -41,3 +52,13 @@ def test_words_that_are_not_used(every):
     words = re.compile(rf"\b(?:{page.UNUSED})\b", re.IGNORECASE)
     used = [each for each in every if words.search(re.sub(r"{.*?}", "", each[1]))]
     assert not used
+
+
+def test_the_glossary_has_every_term_that_is_printed():
+    source = " ".join(each.read_text(encoding="utf-8") for each in page.SOURCE.rglob("*.py"))
+    glossary = (page.SOURCE.parent.parent / "docs" / "glossary.md").read_text(encoding="utf-8")
+    explained = " ".join(re.findall(r"\*\*(.*?)\*\*", glossary)).lower()
+    for term in re.findall(r"\w[^;]*", TERMS):
+        word = " ".join(term.lower().split()).replace("-", "[- ]")
+        assert re.search(word.rstrip("ey"), source.lower()), f"{term} is not printed"
+        assert re.search(rf"\b{word}", explained), f"{term} is not in the glossary"

@@ -198,7 +198,9 @@ def test_what_needs_everything_at_once_takes_a_sample_and_says_so(log, path, car
     here, there = (evaluate(each, target, method=boosted, gamma=0.5).value for each in (log, lazy))
     assert here == pytest.approx(there)
     small = read_log(path, lazy=True, budget=400_000)
-    with pytest.warns(SampleWarning, match=r"FQE looked at a sample of \d+ of 1,500 rows, \d+ of 30 episodes"):
+    with pytest.warns(
+        SampleWarning, match=r"FQE looked at a sample of \d+ of 1,500 rows, \d+ of 30 episodes"
+    ):
         evaluate(small, target, method=boosted, gamma=0.5)
 
 
