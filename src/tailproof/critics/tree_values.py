@@ -51,7 +51,9 @@ Backup = Callable[[FloatArray, Any], FloatArray]
 class LearningTask(Task):
     """A policy-learning task, with quantities that learners share, each computed on first use."""
 
-    known_behaviour: TreeValues | None = None  # if fitted to more rows than the log's
+    # if found in more rows than the log's, whose rewards they do not use
+    known_behaviour: TreeValues | None = None
+    known_unlogged: BoolArray | None = None
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -62,6 +64,24 @@ class LearningTask(Task):
     def behaviour(self) -> TreeValues:
         """The estimated behaviour b̂(a|s)."""
         return self.known_behaviour or fit_behaviour(self.log, seed=self.seed)
+
+    @cached_property
+    def unlogged(self) -> BoolArray:
+        """Which actions were never logged in states like that of each row, (n, A)."""
+        from tailproof.profile.profile import LogProfile
+
+        known = self.known_unlogged
+        return LogProfile(self.log).unlogged if known is None else known
+
+    @cached_property
+    def searched(self) -> dict[int, tuple[int, ...]]:
+        """The columns that policy trees split, by the fewest rows of a leaf."""
+        return {}
+
+    @cached_property
+    def standardise(self) -> Standardise:
+        """Of the states, with outliers tamed."""
+        return Standardise.fit(self.log.states, tame=True)
 
     @cached_property
     def tamed(self) -> FloatArray:
@@ -80,9 +100,7 @@ class LearningTask(Task):
             return self.log.rewards, np.inf
         data = self.log
         part = np.random.default_rng([self.seed, 13]).permutation(data.n_groups) % _PARTS
-        sizes = sizes_by_state(
-            Standardise.fit(data.states, tame=True)(data.states), part[data.group_of_episode]
-        )
+        sizes = sizes_by_state(self.standardise(data.states), part[data.group_of_episode])
         return pooled_over_actions(
             data.rewards, data.actions, propensity=data.propensity, sizes=sizes
         )
@@ -123,7 +141,7 @@ class TrainingSet:
         """Return the rows of a task's log, or of a random subset of episodes if there are many."""
         log = task.log
         rows = training_rows(log, np.arange(log.n_episodes), np.random.default_rng([task.seed, 8]))
-        standardise = Standardise.fit(log.states, tame=True)
+        standardise = task.standardise
         return cls(
             task,
             standardise(log.states[rows]),

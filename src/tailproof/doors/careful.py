@@ -402,10 +402,18 @@ class CrossFit:
 
 
 def _without(whole: LearningTask, fold: IntArray, left_out: tuple[int, ...]) -> LearningTask:
-    """Return the task of the other folds; the behaviour, which uses no rewards, is of all folds."""
-    log = whole.log.take(np.flatnonzero(~np.isin(fold, left_out)))
-    starts, known = log.first_states, whole.behaviour
-    return LearningTask(log, 0.0, None, starts, seed=whole.seed, known_behaviour=known)
+    """Return the task of the other folds; what uses no rewards is of all folds."""
+    kept = np.flatnonzero(~np.isin(fold, left_out))
+    log = whole.log.take(kept)
+    return LearningTask(
+        log,
+        0.0,
+        None,
+        log.first_states,
+        seed=whole.seed,
+        known_behaviour=whole.behaviour,
+        known_unlogged=whole.unlogged[kept] | (log.action_counts == 0),
+    )
 
 
 _ALIKE = 0.03  # share of the rows in which candidates may differ and be judged together
@@ -507,7 +515,8 @@ class CarefulLearning:
         significantly better than the log, constants are tried.
         """
         log, free = self.log, self.form.free(self.log)
-        whole = LearningTask(log, 0.0, None, log.first_states, seed=self.seed)
+        starts, unlogged = log.first_states, self.profile.unlogged
+        whole = LearningTask(log, 0.0, None, starts, seed=self.seed, known_unlogged=unlogged)
         found = CrossFit.of(
             whole,
             four_folds(log, self.holdout, seed=self.seed),

@@ -111,20 +111,32 @@ def best_tree(
     return _search(_Data(bins, cuts, counted), _Limits(max(smallest, 1), cost), depth)
 
 
-def state_tree(
-    states: FloatArray, scores: FloatArray, *, depth: int, smallest: int, cost: float = 0.0
-) -> StateTree:
-    """Return the best tree on the states themselves, with the mean scores of each leaf.
-
-    The parameters are those of `best_tree`, with `cost` in units of the mean score. Of many columns,
-    the `RULES.search_columns` that matter most to a few trees on the scores are searched.
-    """
+def columns_to_search(states: FloatArray, scores: FloatArray, smallest: int) -> tuple[int, ...]:
+    """Return the columns that vary, or of many those that matter most to a few trees on the scores."""
     columns = Standardise.fit(states).columns  # those that vary, in an order that no file decides
     if len(columns) > RULES.search_columns:
         seen = states[:, list(columns)]
         least = max(smallest // 2, 1)
         kept = leading_columns(seen, scores, smallest=least, most=RULES.search_columns)
         columns = tuple(columns[place] for place in kept)
+    return columns
+
+
+def state_tree(
+    states: FloatArray,
+    scores: FloatArray,
+    *,
+    depth: int,
+    smallest: int,
+    cost: float = 0.0,
+    columns: tuple[int, ...] | None = None,
+) -> StateTree:
+    """Return the best tree on the states themselves, with the mean scores of each leaf.
+
+    The parameters are those of `best_tree`, with `cost` in units of the mean score. Of many columns,
+    `RULES.search_columns` are searched; `columns` are those of `columns_to_search`, if they are known.
+    """
+    columns = columns_to_search(states, scores, smallest) if columns is None else columns
     best = best_tree(
         states[:, list(columns)],
         scores,
@@ -243,11 +255,12 @@ def _two_level_values(data: _Data, limits: _Limits) -> list[FloatArray]:
         values.append([np.where(ok, each[:-1].max(axis=0), -np.inf) for each in (left, right)])
     for j in range(len(data.cuts)):
         for k in range(j, len(data.cuts)):
-            cells = _pair_cells(data, j, k)  # (A + 1, B_j + 1, B_k + 1)
-            for first, table in ((j, cells), (k, cells.swapaxes(1, 2))):
+            # sums up to each cell, (A + 1, B_j + 1, B_k + 1)
+            sums_to = _pair_cells(data, j, k).cumsum(axis=1).cumsum(axis=2)
+            for first, table in ((j, sums_to), (k, sums_to.swapaxes(1, 2))):
                 # sums left of each first cut and of each second cut, (A + 1, B, B' + 1)
-                left = table[:, :-1].cumsum(axis=1).cumsum(axis=2)
-                right = table.sum(axis=1).cumsum(axis=1)[:, None] - left
+                left = table[:, :-1]
+                right = table[:, -1:] - left
                 if left.shape[2] < 2:
                     continue
                 for side, sums in enumerate((left, right)):

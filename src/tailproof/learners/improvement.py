@@ -53,7 +53,8 @@ class ScoreLearner(WithoutBackup):
         tasks = [LearningTask.of(task)]
         if folds.count > 1 or (folds.counts != 1).any():
             own = (folds.log(task.log, k) for k in range(folds.count))
-            tasks = [replace(tasks[0], log=each, initial_states=None) for each in own]
+            task = replace(tasks[0], initial_states=None, known_unlogged=None)
+            tasks = [replace(task, log=each) for each in own]
         members, notes = self._members(tasks, rng)
         return Fitted(StateCritics(tuple(members)), np.empty((0, len(members))), notes)
 

@@ -20,13 +20,12 @@ from tailproof.critics.trees import (
     with_action,
 )
 from tailproof.errors import MethodError
-from tailproof.features import Basis, PerAction, Standardise
-from tailproof.learners.exact_tree import state_tree
+from tailproof.features import Basis, PerAction
+from tailproof.learners.exact_tree import columns_to_search, state_tree
 from tailproof.learners.improvement import ScoreLearner
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
 from tailproof.parameters import COUNT, OneOf, Within
-from tailproof.profile.profile import LogProfile
 
 _PARTS = 3
 _TREES = 20
@@ -80,12 +79,17 @@ class PolicyTree(ScoredPolicy):
     def _member(self, task: LearningTask) -> Any:
         scores, states = task.scores, task.log.states
         # the mean over actions does not affect the choice between them
+        scores = scores - scores.mean(axis=1, keepdims=True)
+        smallest = self.smallest_leaf or max(10, len(states) // 20)
+        if smallest not in task.searched:  # trees of other depths search the same columns
+            task.searched[smallest] = columns_to_search(states, scores, smallest)
         return state_tree(
             states,
-            scores - scores.mean(axis=1, keepdims=True),
+            scores,
             depth=self.depth,
-            smallest=self.smallest_leaf or max(10, len(states) // 20),
+            smallest=smallest,
             cost=self.leaf_cost,
+            columns=task.searched[smallest],
         )
 
 
@@ -118,19 +122,20 @@ def doubly_robust_scores(task: LearningTask) -> FloatArray:
     """Return Γ(s, a) of a one-step log, (n, A): the worst reward where a was never logged."""
     log: Log = task.log
     rewards = task.tamed
-    q = _outcomes(log, rewards, task.seed)
+    q = _outcomes(task, rewards)
     propensity = log.propensity
     taken = np.arange(log.n_transitions), log.actions
     if propensity is None:
         propensity = task.behaviour(log.states)[taken]
     weight = 1 / np.maximum(propensity, _RAREST)
     q[taken] += weight * (rewards - q[taken])
-    return np.where(LogProfile(log).unlogged, float(rewards.min()), q)
+    return np.where(task.unlogged, float(rewards.min()), q)
 
 
-def _outcomes(log: Log, rewards: FloatArray, seed: int) -> FloatArray:
+def _outcomes(task: LearningTask, rewards: FloatArray) -> FloatArray:
     """Return q̂(s, a) at every action, from trees fitted without the row's group, (n, A)."""
-    z = Standardise.fit(log.states, tame=True)(log.states)
+    log, seed = task.log, task.seed
+    z = task.standardise(log.states)
     part = np.random.default_rng([seed, 11]).permutation(log.n_groups)[log.group_of_episode]
     part %= min(_PARTS, log.n_groups)
     inputs = with_action(z, log.actions, log.n_actions)

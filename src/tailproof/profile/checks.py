@@ -130,8 +130,13 @@ def _holes_in_leaves(
     leaf = tree.apply(states)
     boxes = _boxes(tree.tree_)
     counts = _counts(leaf, actions, (tree.tree_.node_count, log.n_actions))
-    for node, action in np.argwhere(counts[list(boxes)] < _EDGE * RULES.hole_range).tolist():
-        box = boxes[node := list(boxes)[node]]
+    nodes = np.array(list(boxes))
+    others = np.bincount(leaf[~grows], minlength=len(counts))[nodes]  # rows that did not grow it
+    rare = counts[nodes] < _EDGE * RULES.hole_range
+    # an action that is as rare everywhere may be absent by chance
+    rare &= others[:, None] * overall >= RULES.hole_expected * expected.effect
+    for place, action in np.argwhere(rare).tolist():
+        box = boxes[node := int(nodes[place])]
         there = leaf == node
         box = _without_edge(box, states[there], actions[there] == action, overall[action])
         inside = _inside(box, states)
