@@ -1,12 +1,16 @@
 """Parts of a log on which rungs are fitted again, and rungs that explode."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from tailproof import Log, evaluate
-from tailproof.estimators.ladder import Groups, _mixed, _pull, _stable
+from tailproof import Always, Log, evaluate
+from tailproof.critics.task import Target, Task
+from tailproof.estimators.ladder import Groups, Map, System, _mixed, _pull, _stable, fit_rung
+from tailproof.features.ladder import basis_for
+from tailproof.policies.binding import for_log
 
 
 def groups(count=20, each=3):
@@ -100,3 +104,23 @@ def test_what_was_logged_keeps_its_value_where_states_only_grow(seed):
     assert answer.logged_value == pytest.approx(
         truth, rel=0.15
     )  # splines alone: 223 and 176 for 116
+
+
+def test_features_kept_as_sparse_give_the_same_equations(rng, monkeypatch):
+    n, actions = 600, 40
+    states, ahead = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
+    taken, rewards = rng.integers(actions, size=n), rng.standard_t(3, n)
+    log = Log.from_arrays(states, taken, rewards, ahead, episode=np.repeat(range(60), 10))
+    task = Task(log, 0.9, for_log(Always(3), log), log.first_states)
+    target = Target.of(task)
+    system = System(Map(basis_for(log)), target, Groups.split(target), np.linspace(0.5, 1.5, n))
+    found = []
+    for share in (0.0, 1.1):
+        monkeypatch.setattr("tailproof.estimators.ladder._SPARSE", share)
+        rung = fit_rung("", replace(system), rewards)
+        found.append(
+            np.concatenate(
+                [[rung.value], rung.refitted, rung.weights, *rung.influences(rewards)[1:]]
+            )
+        )
+    np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)

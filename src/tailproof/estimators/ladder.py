@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.critics.forest import CrossFitted, cross_fit_forests
@@ -39,6 +40,7 @@ _CHUNK = 4_096
 _FEW_EPISODES = 50  # fewer that are cut off and long: their returns do not suffice
 _NEGLIGIBLE = 1e-3  # γ^T below which the rest of a truncated episode is ignored
 _KEPT = 1 << 24  # largest feature matrix, in numbers, that is kept between passes
+_SPARSE = 0.03  # share of features other than 0 below which only those are kept
 
 
 @dataclass(frozen=True)
@@ -136,29 +138,33 @@ class System:
     occupancy: FloatArray | None = None  # (n,) of mean one; None for all rows alike
     ridge: Ridge | None = None  # on all features alike; None for one in their own units
 
-    def chunks(
-        self, *, with_next_states: bool = True
-    ) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
-        """Yield row numbers sorted by group, φ and, if `with_next_states`, φ − γφ'."""
+    def chunks(self, *, with_next_states: bool = True) -> Iterator[tuple[IntArray, Any, Any]]:
+        """Yield row numbers sorted by group, φ and, if `with_next_states`, φ − γφ', dense or sparse."""
         yield from self._make(with_next_states) if self._kept is None else self._kept
 
     @cached_property
-    def _kept(self) -> list[tuple[IntArray, FloatArray, FloatArray]] | None:
+    def _kept(self) -> list[tuple[IntArray, Any, Any]] | None:
         size = self.first.shape[1] * self.target.log.n_transitions
         return list(self._make(True)) if size <= _KEPT else None
 
-    def _make(self, with_next_states: bool) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
+    def _make(self, with_next_states: bool) -> Iterator[tuple[IntArray, Any, Any]]:
         target, log = self.target, self.target.log
         for start in range(0, log.n_transitions, _CHUNK):
             rows = self.groups.order[start : start + _CHUNK]
-            diff = phi = self.map.at(log.states[rows], log.actions[rows], target.agreement[rows])
+            diff: Any = self.map.at(log.states[rows], log.actions[rows], target.agreement[rows])
+            phi: Any = diff
             if with_next_states and target.gamma > 0:
                 diff = phi - target.gamma * self.map.under(target.next.take(rows))
+            if np.count_nonzero(diff) < _SPARSE * diff.size:  # indicators of very many actions
+                phi, diff = sparse.csr_array(phi), sparse.csr_array(diff)
             yield rows, phi, diff
 
-    def weighted(self, rows: Any, phi: FloatArray) -> FloatArray:
+    def weighted(self, rows: Any, phi: Any) -> Any:
         """Return ωφ of some rows."""
-        return phi if self.occupancy is None else phi * self.occupancy[rows, None]
+        if self.occupancy is None:
+            return phi
+        weighted = phi * self.occupancy[rows, None]
+        return weighted.tocsr() if sparse.issparse(phi) else weighted
 
     @cached_property
     def first(self) -> FloatArray:
@@ -174,7 +180,10 @@ class System:
         squares, count = np.zeros(d), np.zeros(self.groups.count)
         for rows, phi, diff in self.chunks():
             weighted = self.weighted(rows, phi)
-            squares += np.einsum("nd,nd->d", weighted, phi)
+            if sparse.issparse(phi):
+                squares += (weighted * phi).sum(axis=0)
+            else:
+                squares += np.einsum("nd,nd->d", weighted, phi)
             for group, span in self.groups.spans(rows):
                 total[group] += weighted[span].T @ diff[span]
                 count[group] += span.stop - span.start

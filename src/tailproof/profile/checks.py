@@ -131,13 +131,12 @@ def _holes_in_leaves(
     boxes = _boxes(tree.tree_)
     counts = _counts(leaf, actions, (tree.tree_.node_count, log.n_actions))
     nodes = np.array(list(boxes))
-    others = np.bincount(leaf[~grows], minlength=len(counts))[nodes]  # rows that did not grow it
+    judging = np.bincount(leaf[~grows], minlength=len(counts))[nodes]
     rare = counts[nodes] < _EDGE * RULES.hole_range
     # an action that is as rare everywhere may be absent by chance
-    rare &= others[:, None] * overall >= RULES.hole_expected * expected.effect
-    for place, action in np.argwhere(rare).tolist():
-        box = boxes[node := int(nodes[place])]
-        there = leaf == node
+    rare &= judging[:, None] * overall >= RULES.hole_expected * expected.effect
+    for at, action in np.argwhere(rare).tolist():
+        box, there = boxes[int(nodes[at])], leaf == nodes[at]
         box = _without_edge(box, states[there], actions[there] == action, overall[action])
         inside = _inside(box, states)
         held_out = np.zeros(log.n_transitions, dtype=bool)
