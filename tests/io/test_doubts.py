@@ -72,7 +72,7 @@ def test_rows_that_other_columns_tell_apart_are_no_copies(tmp_path):
     twice = pd.concat([ordered, ordered])
     (caution,) = read(twice, state="listed").cautions
     count = (table["revenue"] > 0).sum()
-    assert caution.startswith(f"{count} of the {2 * count} rows with a reward")
+    assert caution.startswith(f"{count:,} of the {2 * count:,} rows with a reward")
 
 
 def test_copies_may_be_one_group_or_weigh_more():

@@ -45,6 +45,8 @@ def test_columns_of_a_log_that_has_been_read_are_refused(frame):
         evaluate(log, "always:email", gama=0.9)
     with pytest.raises(TypeError, match=r"no argument 'rewrd'. Did you mean 'reward'"):
         evaluate(frame, "always:email", rewrd="spend")
+    with pytest.raises(TypeError, match=r"a setting of the method\. Pass .*'auto', clip="):
+        evaluate(frame, "always:email", clip="p99")
 
 
 def test_a_log_comes_back_from_its_frame(frame):

@@ -19,6 +19,7 @@ from tailproof.profile.profile import LogProfile
 
 #: A log, or a source that `read_log` reads.
 LogSource = Log | LogProfile | Readable
+_OF_THE_METHOD = ("aggregate", "base", "clip", "folds")  # settings of `method`
 
 
 def as_profile(
@@ -142,6 +143,11 @@ def _require_known(columns: Mapping[str, Any], door: Callable[..., Any]) -> None
     for name in columns:
         if name not in known:
             own = [each for each in inspect.signature(door).parameters if each != "columns"]
+            if "method" in own and name in _OF_THE_METHOD:
+                raise TypeError(
+                    f"{door.__name__}() has no argument {name!r}: it is a setting of the method. Pass "
+                    f"method=tailproof.method('auto', {name}=...)."
+                )
             raise TypeError(
                 f"{door.__name__}() has no argument {name!r}.{did_you_mean(name, [*own, *known])}"
                 f" Beside its own it takes those of read_log: {', '.join(known)}."

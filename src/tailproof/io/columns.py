@@ -59,6 +59,7 @@ CONVENTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 #: Names of costs: a guessed reward with such a name is negated.
 NEGATIVE = ("cost", "costs", "loss", "losses")
+_ROW_LABELS = r"__index_level_\d+__"  # of pandas, in Parquet
 # Words in the names of columns of which less is better, and words that turn them round.
 _COSTS = re.compile(
     r"(^|_)(costs?|loss|losses|expenses?|expenditures?|claims?|damages?|penalty|penalties|refunds?|"
@@ -274,8 +275,9 @@ class Columns:
             f"{' (guessed)' if part in self.guessed else ''}"
             for part, names in self.parts().items()
         ]
-        if self.ignored:
-            said.append(f"not used: {listed(self.ignored)}")
+        unused = [each for each in self.ignored if not re.fullmatch(_ROW_LABELS, each)]
+        if unused:
+            said.append(f"not used: {listed(unused)}")
         return "; ".join(said)
 
 

@@ -288,9 +288,9 @@ def _dropped_in_words(bad: BoolArray, codes: IntArray, names: str) -> str:
 
 def _gaps_in_words(gaps: dict[str, BoolArray], part: dict[str, str], columns: Columns) -> str:
     said = [
-        f"Column {name!r} has {int(rows.sum())} missing value{'s' if rows.sum() > 1 else ''}, the "
-        f"first at row {int(rows.argmax())}"
-        for name, rows in gaps.items()
+        f"{'column' if place else 'Column'} {name!r} has {int(rows.sum()):,} missing "
+        f"value{'s' if rows.sum() > 1 else ''}, the first at row {int(rows.argmax())}"
+        for place, (name, rows) in enumerate(gaps.items())
     ]
     parts = {part[name] for name in gaps}
     if parts == {"state"}:

@@ -522,7 +522,21 @@ def is_list(kind: object) -> bool:
 def shown(column: pa.ChunkedArray) -> str:
     """Return a description of a column's type and values for error messages."""
     example = next((value for value in column.slice(0, 50).to_pylist() if value is not None), None)
-    return f"Got {column.type}, such as {str(example)[:40]!r}."
+    return f"Got {_kind_in_words(column.type)}, such as {str(example)[:40]!r}."
+
+
+def _kind_in_words(kind: Any) -> str:
+    if is_text(kind):
+        return "text"
+    words = {
+        "whole numbers": kinds.is_integer,
+        "numbers": lambda each: kinds.is_floating(each) or kinds.is_decimal(each),
+        "true and false": kinds.is_boolean,
+        "dates": lambda each: kinds.is_date(each) or kinds.is_timestamp(each),
+        "lists": is_list,
+        "records": lambda each: kinds.is_struct(each) or kinds.is_map(each),
+    }
+    return next((word for word, fits in words.items() if fits(kind)), str(kind))
 
 
 def _advice(kind: Any) -> str:
