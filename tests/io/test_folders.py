@@ -122,3 +122,8 @@ def test_files_that_match_a_pattern_are_one_log(kind, tmp_path):
     frame.rename(columns={"x": "y"}).to_csv(tmp_path / "week-3.csv")
     with pytest.raises(LogError):
         read_log(str(tmp_path / "week-*.*"))
+
+
+def test_a_pattern_that_matches_no_file_is_refused(tmp_path):
+    with pytest.raises(LogError, match=r"No file matches .*july\*\.csv"):
+        read_log(tmp_path / "july*.csv")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from csv import reader
 from dataclasses import dataclass, field, replace
-from glob import glob
+from glob import glob, has_magic
 from json import loads
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -490,6 +490,8 @@ def _open_path(path: Path) -> Source:
     try:
         if not path.exists() and (matched := sorted(glob(str(path)))):
             return _open_files(str(path), matched)
+        if not path.exists() and has_magic(str(path)):
+            raise LogError(f"No file matches {path}. Check the pattern.")
         if path.is_dir():
             return _open_folder(path)
         path.open("rb").close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailproof.doors.decisive import AVERAGE, Influence, decisive_units, influence_on_gain
+from tailproof.doors.decisive import AVERAGE, GAIN, Influence, decisive_units, influence_on_gain
 from tailproof.doors.diagnose import CLUSTERED
 from tailproof.doors.estimate import or_reason
 from tailproof.doors.readable import JudgedRule
@@ -897,19 +897,22 @@ def diagnosis_answer(diagnosis: Diagnosis) -> Answer:
     tails = Section("tails", "How heavy the tails are", (tail_table(diagnosis),), "Tails")
     blocks += [*cautions, *(each for each in (log, tails, decisive) if each is not None)]
     if diagnosis.pooling is not None and len(diagnosis.pooling.gains) > 1:
-        blocks.append(pooling_section(diagnosis.pooling))
+        known = diagnosis.influence.value if diagnosis.influence.of == GAIN else None
+        blocks.append(pooling_section(diagnosis.pooling, known))
     return tuple(blocks)
 
 
-def pooling_section(path: PooledPath) -> Section:
+def pooling_section(path: PooledPath, gain: float | None) -> Section:
     """Return the gain against the size at which pooling begins."""
     begins = f"at about {number(path.begins)}" if math.isfinite(path.begins) else "nowhere"
     said = (
         f"The gain over what was logged is {signed(path.plain)} if every size counts as it is, and "
-        f"{signed(float(path.gains[0]))} if only how often extremes come counts. The answer is an "
-        f"average by risk: {signed(path.gain)}, {percent(path.shares[-1])} of it with every size as it "
-        f"is; pooling begins {begins}."
+        f"{signed(float(path.gains[0]))} if only how often extremes come counts. Their average by "
+        f"risk is {signed(path.gain)}, {percent(path.shares[-1])} of it with every size as it is; "
+        f"pooling begins {begins}."
     )
+    if gain is not None and signed(gain) != signed(path.gain):
+        said += f" The answer, {signed(gain)}, is averaged with that by marginal weights too."
     blocks = (Note(said), pooling_figure(path))
     return Section("pooling", "Where sizes of extremes are pooled", blocks, "Pooling")
 
