@@ -51,7 +51,7 @@ def test_rows_beyond_the_budget_are_sampled_and_counted(log):
     limited = within_budget(log, 300_000)
     assert limited.budget is not None
     assert not fits_budget(limited)
-    with pytest.warns(SampleWarning, match="of 1000 transitions"):
+    with pytest.warns(SampleWarning, match="of 1,000 rows"):
         taken = sample_to_budget(limited, "somebody")
     assert 0 < taken.n_transitions <= rows_in_budget(limited)
     assert taken.budget is None

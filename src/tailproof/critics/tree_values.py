@@ -66,14 +66,6 @@ class LearningTask(Task):
         return self.known_behaviour or fit_behaviour(self.log, seed=self.seed)
 
     @cached_property
-    def unlogged(self) -> BoolArray:
-        """Which actions were never logged in states like that of each row, (n, A)."""
-        from tailproof.profile.profile import LogProfile
-
-        known = self.known_unlogged
-        return LogProfile(self.log).unlogged if known is None else known
-
-    @cached_property
     def searched(self) -> dict[int, tuple[int, ...]]:
         """The columns that policy trees split, by the fewest rows of a leaf."""
         return {}

@@ -38,7 +38,7 @@ from tailproof.learners.improvement import (
 )
 from tailproof.learners.judge import Judge, Judgement, SeenPairs, unseen_cost
 from tailproof.learners.limits import Limits
-from tailproof.learners.one_step import PolicyScores, PolicyTree
+from tailproof.learners.one_step import PolicyScores, PolicyTree, never_logged
 from tailproof.log.budget import sample_to_budget
 from tailproof.log.columns import Summaries
 from tailproof.log.folds import split_groups
@@ -412,7 +412,7 @@ def _without(whole: LearningTask, fold: IntArray, left_out: tuple[int, ...]) -> 
         log.first_states,
         seed=whole.seed,
         known_behaviour=whole.behaviour,
-        known_unlogged=whole.unlogged[kept] | (log.action_counts == 0),
+        known_unlogged=never_logged(whole)[kept] | (log.action_counts == 0),
     )
 
 

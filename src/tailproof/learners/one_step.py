@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.arrays import FloatArray
+from tailproof.arrays import BoolArray, FloatArray
 from tailproof.critics.base import Fitted
 from tailproof.critics.ridge import gcv_ridge
 from tailproof.critics.task import Task
@@ -26,6 +26,7 @@ from tailproof.learners.improvement import ScoreLearner
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
 from tailproof.parameters import COUNT, OneOf, Within
+from tailproof.profile.profile import LogProfile
 
 _PARTS = 3
 _TREES = 20
@@ -129,7 +130,13 @@ def doubly_robust_scores(task: LearningTask) -> FloatArray:
         propensity = task.behaviour(log.states)[taken]
     weight = 1 / np.maximum(propensity, _RAREST)
     q[taken] += weight * (rewards - q[taken])
-    return np.where(task.unlogged, float(rewards.min()), q)
+    return np.where(never_logged(task), float(rewards.min()), q)
+
+
+def never_logged(task: LearningTask) -> BoolArray:
+    """Return which actions were never logged in states like that of each row, (n, A)."""
+    known = task.known_unlogged
+    return LogProfile(task.log).unlogged if known is None else known
 
 
 def _outcomes(task: LearningTask, rewards: FloatArray) -> FloatArray:

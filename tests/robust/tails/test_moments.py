@@ -72,7 +72,7 @@ def test_the_evidence_is_of_the_heavier_tail():
     assert (evidence.alpha, evidence.low, evidence.high) == (left.alpha, left.low, left.high)
     assert evidence.reason.startswith("the left tail has index 1.")
     assert "a variance needs more than 2" in evidence.reason
-    assert f"the largest value carries {evidence.ratio:.1%}" in evidence.reason
+    assert f"the largest value carries {100 * evidence.ratio:.1f} %" in evidence.reason
 
 
 def test_given_tails_are_used():
