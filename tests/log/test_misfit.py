@@ -1,15 +1,17 @@
 """Propensities that cannot be those of the logged actions are found; right ones pass."""
 
+import contextlib
 import re
 import warnings
 
 import numpy as np
 import pytest
 
-from tailproof import Log, compare, diagnose, evaluate, learn, read_log
-from tailproof.errors import LogError, WeightWarning
+from tailproof import Log, compare, diagnose, evaluate, learn, read_log, returns_under
+from tailproof.errors import LogError, TailproofError, WeightWarning
 from tailproof.log.misfit import doubtful_propensities, propensity_misfit
 from tailproof.log.spaces import Discrete
+from tailproof.methods.catalogue import EVALUATION
 
 SPACE = Discrete(3, ("a", "b", "c"))
 
@@ -160,6 +162,7 @@ def test_every_door_doubts_wrong_propensities(mistake, stored, tmp_path):
         "ips": lambda: evaluate(log, "always:1", method="ips"),
         "compare": lambda: compare(log, {"one": "always:1"}),
         "learn": lambda: learn(log, method="fqi"),
+        "returns_under": lambda: returns_under(log, "always:1"),
     }
     silent = []
     for name, door in doors.items():
@@ -170,6 +173,9 @@ def test_every_door_doubts_wrong_propensities(mistake, stored, tmp_path):
         if not any(MISTAKES[mistake] in each for each in said):
             silent.append(name)
     assert silent == []
+    with pytest.warns(WeightWarning):
+        measured = returns_under(log, "always:1").quantile(0.5)
+    assert MISTAKES[mistake] in measured.note
     for found in (diagnose(log, "always:1"), diagnose(log)):
         assert any(MISTAKES[mistake] in each for each in found.verdict.reasons)
 
@@ -244,3 +250,25 @@ def test_tests_of_groups_of_one_row_are_those_of_rows():
     found = propensity_misfit(*args)
     assert found is not None
     assert propensity_misfit(*args, groups=rng.permutation(3000)) == found
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.filterwarnings("ignore::tailproof.errors.TailproofWarning")
+def test_weights_that_span_many_orders_end_in_an_answer_or_in_an_error_of_ours(steps):
+    rng = np.random.default_rng(0)
+    n = 300
+    x = rng.normal(size=n)
+    log = Log.from_arrays(
+        x, rng.integers(2, size=n), rng.normal(size=n), np.roll(x, -1),
+        episode=np.arange(n) // steps, terminated=np.arange(n) % steps == steps - 1,
+        propensity=10.0 ** rng.uniform(-18, 0, size=n),
+    )  # fmt: skip
+    gamma = None if steps == 1 else 0.9
+    assert np.ptp(np.log10(log.propensity)) > 17
+    for name in EVALUATION:
+        with contextlib.suppress(TailproofError):
+            assert np.isfinite(evaluate(log, "always:1", method=name, gamma=gamma).value)
+    compare(log, {"one": "always:1", "zero": "always:0"}, gamma=gamma)
+    diagnose(log, "always:1", gamma=gamma)
+    learn(log, gamma=gamma)
+    assert np.isfinite(returns_under(log, "always:1", gamma=gamma).quantile(0.5).value)

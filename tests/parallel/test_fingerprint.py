@@ -114,3 +114,23 @@ def test_a_checkpoint_does_not_survive_an_edit_of_the_policy(cartpole, tmp_path,
     assert found[0] != found[1]
     assert found[0] == found[2]
     del sys.modules["edited_rules"]
+
+
+def test_a_checkpoint_does_not_survive_a_file_replaced_by_one_of_the_same_size_and_time(
+    cartpole, tmp_path
+):
+    path, before = tmp_path / "log.parquet", None
+    log = cartpole.log(episodes=20, steps=20, seed=0)
+    for rewards in (log.rewards, log.rewards[::-1].copy()):
+        log.with_rewards(rewards).to_parquet(path)
+        if before is not None:
+            assert path.stat().st_size == before.st_size
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        before = path.stat()
+        engine = Local(checkpoint=tmp_path / "progress")
+        lazy = read_log(path, lazy=True, cache=tmp_path / "cache")
+        found, wanted = (
+            evaluate(each, "always:right", method="lstd", gamma=0.5, engine=how).value
+            for each, how in ((lazy, engine), (log.with_rewards(rewards), None))
+        )
+        assert found == pytest.approx(wanted, rel=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -12,10 +13,11 @@ from tailproof.arrays import FloatArray
 from tailproof.critics.behaviour import with_estimated_propensities
 from tailproof.doors.estimate import Estimate
 from tailproof.doors.source import numbers_by_row
-from tailproof.errors import LevelError, LogError
+from tailproof.errors import LevelError, LogError, WeightWarning
 from tailproof.estimators.choice import OneStepChoice
 from tailproof.estimators.importance import cumulative_weights, warn_of_the_horizon, weighted_choice
 from tailproof.log.log import Log, discounted_returns
+from tailproof.log.misfit import doubtful_propensities
 from tailproof.methods.fit import check_gamma
 from tailproof.policies.binding import Policy, for_log
 from tailproof.profile.observations import Observations, rare_spread
@@ -156,7 +158,8 @@ def returns_under(
     """Return the logged returns with importance weights for the policy.
 
     If a one-step log has no propensities they are estimated, as in `evaluate`. A sequential log must
-    have them: the weight of an episode is the product of π/μ over its steps.
+    have them: the weight of an episode is the product of π/μ over its steps. Propensities that cannot
+    be those of the logged actions give a `WeightWarning`, and a caution beside every interval.
 
     Parameters
     ----------
@@ -195,6 +198,10 @@ def returns_under(
             )
         log, _ = with_estimated_propensities(log)
         cautions.append("estimated propensities are taken as true")
+    else:
+        for doubt in doubtful_propensities(log):
+            warnings.warn(doubt, WeightWarning, stacklevel=2)
+            cautions.append(doubt)
     cautions += warn_of_the_horizon(log, discount)
     weights = cumulative_weights(for_log(policy, log), log)[log.starts[1:] - 1]
     if not weights.any():
