@@ -86,12 +86,18 @@ def require_replaceable(path: str | Path) -> Path:
     return target
 
 
+#: A DuckDB file whose views and queries may read other files.
+_EXTERNAL = re.compile(r"duckdb://[^?]*\?external=yes&")
+
+
 def require_outputs(outputs: Mapping[str, str | Path], inputs: Sequence[str | Path]) -> None:
     """Raise if a file to write is not a regular file, is named twice, or was read.
 
     `outputs` are files by the argument that names them; `inputs` are logs, tables and policies in any
-    form that they may take. The code that this process has imported was read as well.
+    form that they may take. The code that this process has imported was read as well. A database that
+    may read other files (``external=yes``) may have read any file that exists.
     """
+    anything = any(_EXTERNAL.match(str(text)) for text in inputs)
     targets = {name: require_replaceable(path) for name, path in outputs.items()}
     read = {path for text in inputs for path in local_files(text)}
     code = {getattr(module, "__file__", None) for module in tuple(sys.modules.values())}
@@ -103,6 +109,12 @@ def require_outputs(outputs: Mapping[str, str | Path], inputs: Sequence[str | Pa
             raise TailproofError(
                 f"{outputs[name]} is an input of this command, or a part of one, and would be "
                 f"replaced. Name another file.",
+                argument=name,
+            )
+        if target.exists() and anything:
+            raise TailproofError(
+                f"With external=yes a query or a view can read any file, so no file that exists is "
+                f"replaced. Got {outputs[name]}; name a new file.",
                 argument=name,
             )
     if len(set(targets.values())) < len(targets):

@@ -94,6 +94,26 @@ def test_no_input_is_replaced_however_it_is_named(form, shop, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "asked",
+    [
+        "query=SELECT * FROM read_parquet($$log.parquet$$)",
+        "query=SELECT * FROM read_parquet('log' || '.parquet')",
+        "query=SELECT * FROM E'log\\x2eparquet'",
+        "query=SELECT * FROM read_csv('~/log.csv')",
+        "table=view",
+    ],
+)
+def test_what_may_read_any_file_replaces_none(asked, shop):
+    """Text does not show which files a query reads, and a view does not show it at all."""
+    given = f"duckdb://{shop}/shop.duckdb?external=yes&{asked}"
+    for file in ("log.parquet", "log.csv", "plan.xlsx"):
+        with pytest.raises(TailproofError) as error:
+            require_outputs({"out": shop / file}, [given])
+        assert error.value.argument == "out"
+    require_outputs({"out": shop / "new.tailproof"}, [given])
+
+
+@pytest.mark.parametrize(
     ("words", "file"),
     [
         (["evaluate", "{0}/log.csv", "--policy", "always:a", "--report"], "log.csv"),
