@@ -13,7 +13,7 @@ from reproduction.experiment import Cell, Job, Results, Row, Settings
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.ensembles import Ensemble
 from tailproof.critics.greedy import GreedyPolicy
-from tailproof.critics.linear import Absolute
+from tailproof.critics.penalties import Absolute
 from tailproof.critics.task import Task
 from tailproof.doors.estimate import Estimate
 from tailproof.doors.evaluate import evaluate

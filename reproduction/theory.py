@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 INDEX = 1.5  # of the tails of "Pareto 1.5" and "t 1.5": 1 + α in the paper's notation
 RATE = (INDEX - 1) / INDEX  # α/(1 + α)
+RIDGE = 1e-6  # per observation: what it does is below every error here
 LOOKS = {
     "lstd": Look("LSTD, whole log", drawing.BLACK, "s"),
     "roam-dm": Look("ROAM-DM (LSTD), K = ⌈8 log(2/δ)⌉", drawing.BLUE),
@@ -88,9 +89,9 @@ def evaluation_errors(job: Job) -> list[Row]:
         for delta in cell["deltas"]:
             folds = theory_folds(delta)
             methods = {
-                "lstd": method("lstd"),
-                "roam-dm": method("roam-dm", base=LSTD(), folds=folds),
-                "roam-mis": method("roam-mis", folds=folds),
+                "lstd": method("lstd", ridge=RIDGE),
+                "roam-dm": method("roam-dm", base=LSTD(ridge=RIDGE), folds=folds),
+                "roam-mis": method("roam-mis", folds=folds, ridge=RIDGE),
             }
             if delta != cell["deltas"][0]:
                 del methods["lstd"]  # it has no folds

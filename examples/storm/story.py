@@ -18,7 +18,7 @@ from examples.storm import storage
 from examples.storm.prices import HUBS, STORM
 from examples.storm.seasons import STORIES, Story
 from tailproof.arrays import BoolArray
-from tailproof.critics.linear import Absolute
+from tailproof.critics.penalties import Absolute
 from tailproof.doors.diagnose import Diagnosis, diagnose
 from tailproof.doors.evaluate import evaluate
 from tailproof.doors.learn import learn

@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from tailproof.critics.custom import Custom
     from tailproof.critics.fitted_q import FQE, FQI
     from tailproof.critics.greedy import GreedyPolicy, SoftmaxPolicy
-    from tailproof.critics.linear import Absolute
     from tailproof.critics.lstd import LSPI, LSTD
+    from tailproof.critics.penalties import Absolute, PerObservation, Relative
     from tailproof.critics.rewards import ConstantRewards, HuberRewards
     from tailproof.doors.compare import Comparison, compare
     from tailproof.doors.diagnose import Diagnosis, diagnose
@@ -63,7 +63,8 @@ __all__ = [
     "Discrete", "EpisodeDR", "EpisodeIS", "EpsilonGreedy", "Estimate", "ExponentialSmoothing",
     "GreedyPolicy", "HuberRewards", "ImplicitExploration", "Joint", "Learned", "Log", "LogProfile",
     "LogSumExp", "Logged", "Mean", "MeanMinusStd", "Median", "Method", "Mixture", "OutOfBag",
-    "PerAction", "Plan", "Policy", "Polynomial", "PowerMean", "Quantile", "Replicate", "Returns",
+    "PerAction", "PerObservation", "Plan", "Policy", "Polynomial", "PowerMean", "Quantile", "Relative",
+    "Replicate", "Returns",
     "Shrink", "SoftmaxPolicy", "Split", "TrimmedMean", "Uniform", "Whole", "compare",
     "confidence_sequence", "diagnose", "evaluate", "k_path", "learn", "load_policy", "method",
     "on_frame", "plan", "read_log",
@@ -74,8 +75,8 @@ _NAMES = {
     "critics.custom": "Custom",
     "critics.fitted_q": "FQE FQI",
     "critics.greedy": "GreedyPolicy SoftmaxPolicy",
-    "critics.linear": "Absolute",
     "critics.lstd": "LSPI LSTD",
+    "critics.penalties": "Absolute PerObservation Relative",
     "critics.rewards": "ConstantRewards HuberRewards",
     "doors.compare": "Comparison compare",
     "doors.diagnose": "Diagnosis diagnose",

@@ -234,8 +234,9 @@ _SAVED = {
     "critics.ensembles": "Ensemble LinearCritics",
     "critics.fitted_q": "FQI",
     "critics.greedy": "GreedyPolicy SoftmaxPolicy",
-    "critics.linear": "Absolute PerObservation Statistics",
+    "critics.linear": "Statistics",
     "critics.lstd": "LSPI",
+    "critics.penalties": "Absolute PerObservation Relative",
     "critics.rewards": "ConstantRewards HuberRewards TamedRewards",
     "critics.trees": "Fixed Limited LinearScores LogShares StateCritics StateTree Supported TreeArrays "
     "TreeValues",

@@ -8,7 +8,7 @@ from sklearn.linear_model import Ridge
 
 from reproduction.released import TOLERANCE, Program
 from tailproof import FQE, FQI, Bootstrap, Median, Quantile, Split, Whole
-from tailproof.critics.linear import Absolute
+from tailproof.critics.penalties import Absolute
 from tailproof.critics.task import Task
 from tailproof.errors import MethodError
 from tailproof.noise import StudentT

@@ -13,18 +13,17 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.critics.base import PLACES, Capabilities, Fitted, Needs
-from tailproof.critics.ensembles import LinearCritics, RegressorCritics
+from tailproof.critics.ensembles import RegressorCritics
 from tailproof.critics.linear import (
     Design,
-    RidgeChoice,
+    Regularised,
     Rows,
     Segment,
-    Statistics,
-    regularised_statistics,
-    require_ridge,
+    regularise,
     robust_scale,
     solve,
 )
+from tailproof.critics.penalties import EVALUATING, RidgeChoice, require_ridge
 from tailproof.critics.rewards import Rewards, as_rewards, with_rewards
 from tailproof.critics.task import Task
 from tailproof.errors import MethodError, PartitionError
@@ -460,8 +459,10 @@ class FittedQ(Configurable):
         φ(s, a); by default bias, main effects and pairwise products of the state, one block for each
         discrete action.
     ridge
-        Penalty per observation; `Absolute(λ)` for one that ignores the number of rows; ``"cv"`` to
-        choose it by cross-validation over episodes.
+        A number is a penalty per observation of the coefficients as they are, `Absolute(λ)` one that
+        ignores the number of rows, and ``"cv"`` chooses one per observation by cross-validation over
+        episodes: these depend on the units of the states. `Relative`, the default of FQE, does not; the
+        default of FQI is a number.
     iterations
         Number of Bellman updates.
     start
@@ -493,7 +494,7 @@ class FittedQ(Configurable):
     }
 
     features: Features | str | None = None
-    ridge: RidgeChoice = 1e-6
+    ridge: RidgeChoice = EVALUATING
     iterations: int = 100
     start: Start = "reward"
     model: Any = None
@@ -523,47 +524,36 @@ class FittedQ(Configurable):
             return fit_regressors(self, task, folds, backup=backup, rng=rng)
         passes = backup is not None or self.tolerance is not None
         design = Design(task, as_features(self.features, task.log), folds, passes)
-        matrix, stats = regularised_statistics(design, self.ridge, rng)
+        system = regularise(design, self.ridge, rng)
         if passes:
-            return self._passes(
-                design,
-                matrix,
-                stats,
-                ExpectedBackup(aggregate=backup, aggregate_first=self.aggregate_first),
-            )
-        theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
+            both = ExpectedBackup(aggregate=backup, aggregate_first=self.aggregate_first)
+            return self._passes(system, both)
+        theta, history = _iterate_statistics(system, self)
         diverged = _diverged(theta, history)
         if self.iterations < _SHOWING:  # too few updates to detect divergence from their growth
-            diverged = diverged | _expands(stats, matrix, task.gamma)
-        return Fitted(LinearCritics(design.features, theta, diverged), history)
+            diverged = diverged | system.expands()
+        return Fitted(system.critics(theta, diverged), history)
 
     def stopping(self, members: int, *, together: bool) -> Stopping:
         """Return the rule by which members stop before the last iteration."""
         return Stopping(self.tolerance, together, np.ones(members, dtype=bool))
 
-    def _passes(
-        self,
-        design: Design,
-        matrix: FloatArray,
-        stats: Statistics,
-        backup: Backup,
-    ) -> Fitted:
+    def _passes(self, system: Regularised, backup: Backup) -> Fitted:
         """Iterate with a pass over the data in each iteration, or one for each member in turn."""
-        shared = backup.aggregate is not None
+        shared, design = backup.aggregate is not None, system.design
         stopping = self.stopping(design.folds.count, together=shared)
         theta, history = iterate(
             design,
-            _first(stats, matrix, design.task.gamma, self.start),
-            matrix=matrix,
-            moment=stats.moment,
+            _first(system, self.start),
+            matrix=system.matrix,
+            moment=system.stats.moment,
             iterations=self.iterations,
             backup=backup,
             in_turn=self.in_turn and shared,
             stopping=None if self.tolerance is None else stopping,
             scale=starting_scale(self.start, design.task.gamma),
         )
-        critics = LinearCritics(design.features, theta, _diverged(theta, history))
-        return Fitted(critics, history)
+        return Fitted(system.critics(theta, _diverged(theta, history)), history)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -633,40 +623,51 @@ class FQI(FittedQ):
             return super().fit(task, folds, backup=backup, rng=rng)
         features = as_features(self.features, task.log)
         require_actions(task.log, folds, features)
-        design = Design(task, features, folds, keep=True)
-        matrix, stats = regularised_statistics(design, self.ridge, rng)
+        system = regularise(Design(task, features, folds, keep=True), self.ridge, rng)
         greedy = GreedyBackup(
             actions=logged_actions(task.log),
             aggregate=backup,
             aggregate_first=self.aggregate_first,
         )
+        fitted = self._fitted(system, greedy)
+        while (bad := ~fitted.critics.healthy()).any():
+            more = system.raised(bad | (backup is not None))  # members with one backup together
+            if more is None:
+                break
+            system, fitted = more, self._fitted(more, greedy)
+        return fitted
+
+    def _fitted(self, system: Regularised, greedy: GreedyBackup) -> Fitted:
         if self.huber is None:
-            return self._passes(design, matrix, stats, greedy)
+            return self._passes(system, greedy)
         theta, history = iterate_huber(
-            design,
-            _first(stats, matrix, task.gamma, self.start),
-            matrix=matrix,
+            system.design,
+            _first(system, self.start),
+            matrix=system.matrix,
             iterations=self.iterations,
             backup=greedy,
             huber=self.huber,
         )
-        return Fitted(LinearCritics(features, theta, _diverged(theta, history)), history)
+        return Fitted(system.critics(theta, _diverged(theta, history)), history)
 
 
-def _first(stats: Statistics, matrix: FloatArray, gamma: float, start: Start) -> FloatArray:
+def _first(system: Regularised, start: Start) -> FloatArray:
+    moment = system.stats.moment
     if start == "zero":
-        return np.zeros_like(stats.moment)
-    return starting_scale(start, gamma) * solve(matrix, stats.moment[..., None])[..., 0]
+        return np.zeros_like(moment)
+    scale = starting_scale(start, system.design.task.gamma)
+    return scale * solve(system.matrix, moment[..., None])[..., 0]
 
 
-def _iterate_statistics(
-    stats: Statistics, matrix: FloatArray, gamma: float, settings: FittedQ
-) -> tuple[FloatArray, FloatArray]:
+def _iterate_statistics(system: Regularised, settings: FittedQ) -> tuple[FloatArray, FloatArray]:
     """Iterate θ ← c + Pθ with c = (Σφφᵀ+λI)⁻¹Σφr and P = γ(Σφφᵀ+λI)⁻¹Σφφ'ᵀ: no data needed."""
-    right = np.concatenate([gamma * stats.cross, stats.moment[..., None]], axis=2)
-    both = solve(matrix, right)
+    stats = system.stats
+    right = np.concatenate(
+        [system.design.task.gamma * stats.cross, stats.moment[..., None]], axis=2
+    )
+    both = solve(system.matrix, right)
     update, constant = both[..., :-1], both[..., -1:]
-    theta = _first(stats, matrix, gamma, settings.start)[..., None]  # (K, d, 1)
+    theta = _first(system, settings.start)[..., None]  # (K, d, 1)
     history = np.empty((settings.iterations, len(theta)))
     for moved in history:
         previous, theta = theta, constant + update @ theta
@@ -684,16 +685,3 @@ def _diverged(theta: FloatArray, history: FloatArray) -> BoolArray:
             grew &= (np.diff(history, axis=0) > 0).all(axis=0)
         bad |= grew & (history[-1] > 1e-6 * size)
     return np.asarray(bad)
-
-
-def _expands(stats: Statistics, matrix: FloatArray, gamma: float) -> BoolArray:
-    """Return for which members θ ← (Σφφᵀ + λI)⁻¹ Σφ (r + γφ'ᵀθ) has no limit, (K,).
-
-    It has one if the spectral radius of γ (Σφφᵀ + λI)⁻¹ Σφφ'ᵀ is below 1.
-    """
-    step = solve(matrix, gamma * stats.cross)
-    radius = [
-        np.abs(np.linalg.eigvals(each)).max() if np.isfinite(each).all() else np.inf
-        for each in step
-    ]
-    return np.asarray(radius) > 1 + 1e-9

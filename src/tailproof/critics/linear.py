@@ -5,21 +5,22 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, RowIndex, require_products
-from tailproof.critics.ensembles import Critics
+from tailproof.critics.ensembles import Critics, LinearCritics
+from tailproof.critics.penalties import MOST, PerObservation, Relative, Ridge, RidgeChoice, as_ridge
 from tailproof.critics.task import Task
 from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
 from tailproof.features import Blocks, Dense, Features, PerAction, at_actions
+from tailproof.features.units import OwnUnits, Span, ranges, sums
 from tailproof.log.folds import Folds, Split
 from tailproof.log.log import CHUNK, Chunk, Log, physical_memory
 from tailproof.parallel import Local
-from tailproof.parameters import Configurable
 from tailproof.robust.means import Mean, SampleMean, apply_mean
 from tailproof.robust.pooling import TailPooled
 
@@ -242,46 +243,6 @@ _WIDEST = 1 << 22  # most numbers in the features of one chunk
 
 
 @dataclass(frozen=True)
-class Absolute(Configurable):
-    """A ridge penalty λ that does not depend on the number of rows, as in the paper."""
-
-    value: float
-
-    def penalty(self, count: FloatArray) -> FloatArray:
-        """Return λ for folds of these numbers of rows, (K,)."""
-        return np.full(len(count), float(self.value))
-
-
-@dataclass(frozen=True)
-class PerObservation(Configurable):
-    """A ridge penalty λ = value · n: equally strong for a fold and the whole log."""
-
-    value: float
-
-    def penalty(self, count: FloatArray) -> FloatArray:
-        """Return λ for folds of these numbers of rows, (K,)."""
-        return self.value * np.asarray(count, dtype=float)
-
-
-Ridge = Absolute | PerObservation
-#: A penalty, a number of at least 0 per observation, or ``"cv"`` for cross-validation.
-RidgeChoice = Ridge | float | str
-
-
-def as_ridge(ridge: RidgeChoice) -> Ridge:
-    """Return a number as a penalty per observation; refuse anything that is not a penalty."""
-    penalty = ridge if isinstance(ridge, Absolute | PerObservation) else None
-    if isinstance(ridge, int | float | np.number) and not isinstance(ridge, bool):
-        penalty = PerObservation(float(ridge))
-    if penalty is None or not (np.isfinite(penalty.value) and penalty.value >= 0):
-        raise MethodError(
-            f"ridge must be a number of at least 0 (per observation), Absolute(number) or 'cv'. "
-            f"Got {ridge!r} instead."
-        )
-    return penalty
-
-
-@dataclass(frozen=True)
 class Design:
     """A task in feature space, divided among K members, as an iterable of rows.
 
@@ -321,6 +282,23 @@ class Design:
         found: Statistics = self.reduce(part_statistics, operator.add)
         require_products(found.gram, LogError)
         return found
+
+    @cached_property
+    def units(self) -> OwnUnits:
+        """The features in units of their own, from all rows of the log, whatever the folds."""
+        require_room(2 * self.folds.count, self.features.size)
+        return OwnUnits.of(self.features, self._ranges, self._sums)
+
+    @cached_property
+    def in_own_units(self) -> Design:
+        """The same task and folds, in features of their own units."""
+        return replace(self, features=self.units.features)
+
+    def _ranges(self, span: Span) -> FloatArray:
+        return self.reduce(partial(_ranges_of_part, span), np.maximum)
+
+    def _sums(self, span: Span) -> FloatArray:
+        return self.reduce(partial(_sums_of_part, span), operator.add)
 
     @property
     def shares_rows(self) -> bool:
@@ -412,6 +390,16 @@ def accumulate(rows: Rows, total: Statistics) -> None:
             total.cross[member, block, rows.block(number)] += weighted[:, span] @ after.T
 
 
+def _ranges_of_part(span: Span, design: Design, part: range) -> FloatArray:
+    chunks = design.task.log.chunks(part)
+    return np.asarray(np.max([ranges(span(each.states, each.actions)) for each in chunks], axis=0))
+
+
+def _sums_of_part(span: Span, design: Design, part: range) -> FloatArray:
+    chunks = design.task.log.chunks(part)
+    return np.asarray(sum(sums(span(each.states, each.actions)) for each in chunks))
+
+
 def part_statistics(design: Design, part: range) -> Statistics:
     """Return the statistics of one part of the log."""
     total = Statistics.zeros(design.folds.count, design.features.size)
@@ -420,31 +408,102 @@ def part_statistics(design: Design, part: range) -> Statistics:
     return total
 
 
-def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> FloatArray:
-    """Return Σφφᵀ + λI, (K, d, d), after checking its rank.
+@dataclass(frozen=True)
+class Regularised:
+    """Σφφᵀ + P of each member, with the statistics it came from."""
 
-    A rank-deficient Gram matrix raises a `SingularError` without a ridge. With a ridge it gives a
-    `SingularWarning` if the policy needs the missing directions, where the ridge sets θ to zero.
+    design: Design  # of the features in which θ is solved
+    stats: Statistics
+    ridge: Ridge
+    penalty: FloatArray  # (K,) λ
+    given: Design  # of the features as they were given
+
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """Σφφᵀ + P, (K, d, d)."""
+        return self.stats.gram + self.penalty[:, None, None] * _shape(self.given, self.ridge)
+
+    @property
+    def bellman(self) -> FloatArray:
+        """A = Σφ(φ − γφ')ᵀ + P, (K, d, d)."""
+        return self.matrix - self.design.task.gamma * self.stats.cross
+
+    def critics(self, theta: FloatArray, diverged: BoolArray | None = None) -> LinearCritics:
+        """Return the critics of θ, in the features as they were given."""
+        if isinstance(self.ridge, Relative):
+            theta = self.given.units.given(theta)
+        found = LinearCritics(self.given.features, theta)
+        return found if diverged is None else replace(found, diverged=diverged)
+
+    def expands(self, cross: FloatArray | None = None) -> BoolArray:
+        """Return for which members θ ← (Σφφᵀ + P)⁻¹ Σφ (r + γφ'ᵀθ) has no limit, (K,).
+
+        It has one if the spectral radius of γ (Σφφᵀ + P)⁻¹ Σφφ'ᵀ is below 1. `cross` is Σφφ'ᵀ, by
+        default that of the statistics.
+        """
+        following = self.design.task.gamma * (self.stats.cross if cross is None else cross)
+        step = solve(self.matrix, following)
+        radius = [
+            np.abs(np.linalg.eigvals(each)).max() if np.isfinite(each).all() else np.inf
+            for each in step
+        ]
+        return np.asarray(radius) > 1 + 1e-9
+
+    def raised(self, members: BoolArray) -> Regularised | None:
+        """Return the system with ten times the penalty of some members; None if none may be raised."""
+        if not isinstance(self.ridge, Relative) or self.ridge.value == 0:
+            return None
+        most = np.maximum(MOST * self.stats.count, self.penalty)
+        penalty = np.where(members, np.minimum(10 * self.penalty, most), self.penalty)
+        return None if (penalty == self.penalty).all() else replace(self, penalty=penalty)
+
+    def stable(self, cross: FloatArray | None = None) -> Regularised:
+        """Return the system with the smallest of the penalties at which fitted Q has a limit."""
+        found = self
+        while isinstance(self.ridge, Relative):
+            expands = found.expands(cross)
+            more = found.raised(expands) if expands.any() else None
+            if more is None:
+                break
+            found = more
+        return found
+
+
+def _shape(design: Design, ridge: Ridge) -> FloatArray:
+    """Return P / λ: all coefficients alike, or all but the constant function, (d, d)."""
+    identity = np.eye(design.features.size)
+    free = isinstance(ridge, Relative) and ridge.towards == "constant"
+    constant = design.units.constant if free else None
+    if constant is None:
+        return identity
+    return np.asarray(identity - np.outer(constant, constant) / (constant @ constant))
+
+
+def _check_rank(system: Regularised) -> None:
+    """Refuse a rank-deficient Gram matrix without a ridge; with one, warn where the policy goes there.
+
+    The error is a `SingularError`, the warning a `SingularWarning`: the ridge sets the missing
+    directions of θ.
     """
-    gram, d = stats.gram, stats.gram.shape[-1]
+    gram, d = system.stats.gram, system.design.features.size
     require_products(gram, LogError)
     spectrum = np.linalg.eigvalsh(gram)  # (K, d) ascending
     ranks = (spectrum > 1e-13 * np.maximum(spectrum[:, -1:], 1e-300)).sum(axis=1)
-    if (ranks < d).any():
-        worst = int(ranks.argmin())
-        found = (
-            f"The feature matrix of fold {worst} has rank {ranks[worst]} of {d}: some features are "
-            f"constant, repeated, or belong to an action that the fold never takes."
+    if (ranks == d).all():
+        return
+    worst = int(ranks.argmin())
+    found = (
+        f"The feature matrix of fold {worst} has rank {ranks[worst]} of {d}: some features are "
+        f"constant, repeated, or belong to an action that the fold never takes."
+    )
+    if system.penalty[worst] == 0:
+        raise SingularError(f"{found} Use a positive ridge, or drop those features.")
+    if _goes_beyond(system.design, system.stats, worst, d - int(ranks[worst])):
+        warnings.warn(
+            f"{found} The ridge decides about them: it sets their weights to zero.",
+            SingularWarning,
+            stacklevel=2,
         )
-        if penalty[worst] == 0:
-            raise SingularError(f"{found} Use a positive ridge, or drop those features.")
-        if _goes_beyond(design, stats, worst, d - int(ranks[worst])):
-            warnings.warn(
-                f"{found} The ridge decides about them: it sets their weights to zero.",
-                SingularWarning,
-                stacklevel=2,
-            )
-    return gram + penalty[:, None, None] * np.eye(d)
 
 
 def _goes_beyond(design: Design, stats: Statistics, fold: int, missing: int) -> bool:
@@ -594,19 +653,14 @@ def huber_regression(
 CANDIDATES = tuple(10.0**power for power in range(-8, 1))
 
 
-def require_ridge(ridge: RidgeChoice) -> None:
-    """Raise unless `ridge` is a penalty, or ``"cv"`` to choose it by `choose_ridge`."""
-    if ridge != "cv":
-        as_ridge(ridge)
-
-
-def regularised_statistics(
-    design: Design, ridge: RidgeChoice, rng: np.random.Generator
-) -> tuple[FloatArray, Statistics]:
-    """Return Σφφᵀ + λI for each fold, (K, d, d), and the statistics it came from."""
-    penalty = choose_ridge(design, rng=rng) if ridge == "cv" else as_ridge(ridge)
-    stats = design.statistics
-    return regularised(design, stats, penalty.penalty(stats.count)), stats
+def regularise(design: Design, ridge: RidgeChoice, rng: np.random.Generator) -> Regularised:
+    """Return Σφφᵀ + P for each fold, after checking its rank."""
+    chosen = choose_ridge(design, rng=rng) if ridge == "cv" else as_ridge(ridge, relative=True)
+    solved = design.in_own_units if isinstance(chosen, Relative) else design
+    stats = solved.statistics
+    system = Regularised(solved, stats, chosen, chosen.penalty(stats.count), design)
+    _check_rank(system)
+    return system.stable()
 
 
 def choose_ridge(design: Design, *, rng: np.random.Generator, parts: int = 5) -> PerObservation:

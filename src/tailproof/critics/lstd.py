@@ -11,16 +11,14 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.critics.base import LEARNER, Capabilities, Fitted, WithoutBackup
-from tailproof.critics.ensembles import LinearCritics
 from tailproof.critics.fitted_q import GreedyBackup, logged_actions, require_actions
 from tailproof.critics.linear import (
     Design,
-    RidgeChoice,
-    Statistics,
+    Regularised,
     fixed_point,
-    regularised_statistics,
-    require_ridge,
+    regularise,
 )
+from tailproof.critics.penalties import EVALUATING, RidgeChoice, require_ridge
 from tailproof.critics.rewards import Rewards, as_rewards, with_rewards
 from tailproof.critics.task import Task
 from tailproof.features import Dense, Features, as_features
@@ -43,7 +41,7 @@ class LSTD(WithoutBackup):
     capabilities: ClassVar[Capabilities] = Capabilities(("value", "pointwise"), needs="chunks")
 
     features: Features | str | None = None
-    ridge: RidgeChoice = 1e-6
+    ridge: RidgeChoice = EVALUATING
 
     def __post_init__(self) -> None:
         require_ridge(self.ridge)
@@ -52,15 +50,14 @@ class LSTD(WithoutBackup):
         """Return the task in this base's features."""
         return Design(task, as_features(self.features, task.log), folds, keep)
 
-    def system(self, design: Design, rng: np.random.Generator) -> tuple[FloatArray, Statistics]:
-        """Return A for each fold, (K, d, d), and the statistics it came from."""
-        gram, stats = regularised_statistics(design, self.ridge, rng)
-        return gram - design.task.gamma * stats.cross, stats
+    def system(self, design: Design, rng: np.random.Generator) -> Regularised:
+        """Return Σφφᵀ + λI for each fold, and what it came from."""
+        return regularise(design, self.ridge, rng)
 
     def solved(self, design: Design, rng: np.random.Generator) -> Fitted:
         """Solve for θ on each fold."""
-        gram, stats = regularised_statistics(design, self.ridge, rng)
-        return Fitted(LinearCritics(design.features, fixed_point(gram, stats, design.task.gamma)))
+        found = self.system(design, rng)
+        return Fitted(found.critics(fixed_point(found.matrix, found.stats, design.task.gamma)))
 
     def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
         return self.solved(self.design(task, folds), rng)
@@ -103,19 +100,20 @@ class LSPI(WithoutBackup):
         task = with_rewards(task, self.reward, self.features)
         features = as_features(self.features, task.log)
         require_actions(task.log, folds, features)
-        design = Design(task, features, folds, keep=True)
-        matrix, stats = regularised_statistics(design, self.ridge, rng)
+        system = regularise(Design(task, features, folds, keep=True), self.ridge, rng)
+        design, stats = system.design, system.stats
         greedy = GreedyBackup(actions=logged_actions(task.log))
-        theta = fixed_point(matrix, stats, 0.0)  # the greedy policy of the reward alone
+        theta = fixed_point(system.matrix, stats, 0.0)  # the greedy policy of the reward alone
         history = np.zeros((self.iterations, folds.count))
-        cross = np.full_like(matrix, np.nan)
+        cross = np.full_like(system.matrix, np.nan)
         for moved in history:
             before, cross = cross, design.reduce(partial(_crossed, greedy, theta), operator.add)
             if np.array_equal(before, cross):  # no greedy action changed
                 break
+            matrix = system.stable(cross).matrix
             previous, theta = theta, fixed_point(matrix, stats, task.gamma, cross)
             np.abs(theta - previous).max(axis=1, out=moved)
-        return Fitted(LinearCritics(features, theta), history)  # θ of a singular system is NaN
+        return Fitted(system.critics(theta), history)  # θ of a singular system is NaN
 
 
 def _crossed(greedy: GreedyBackup, theta: FloatArray, design: Design, part: range) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
@@ -18,13 +18,13 @@ from tailproof.critics.base import (
 )
 from tailproof.critics.ensembles import Critics
 from tailproof.critics.linear import (
-    RidgeChoice,
     Unit,
     bellman_residuals,
     check_mean,
     unit_mean,
 )
 from tailproof.critics.lstd import LSTD
+from tailproof.critics.penalties import EVALUATING, RidgeChoice
 from tailproof.critics.task import Task
 from tailproof.errors import PartitionError
 from tailproof.estimators.mis import marginal_weights
@@ -60,7 +60,7 @@ class DR(Configurable):
 
     critic: CriticAlgorithm = field(default_factory=LSTD)
     features: Features | str | None = None
-    ridge: RidgeChoice = 1e-6
+    ridge: RidgeChoice = EVALUATING
     mean: Mean = SampleMean()
     unit: Unit = "step"
     parts: int = 2
@@ -85,10 +85,12 @@ class DR(Configurable):
             critics: Critics = self.critic.solved(design, rng).critics  # from the same statistics
         else:
             critics = self.critic.fit(task, training, backup=None, rng=rng).critics
-        matrix, stats = lstd.system(design, rng)
+        system = lstd.system(design, rng)
         points = task.initial_points()
         direct = critics.values(points.states, points.actions) @ points.weights  # (K · parts,)
-        weights = marginal_weights(lstd.design(task, parts), matrix, trained_on=stats.count)
+        weights = marginal_weights(
+            replace(system.design, folds=parts), system.bellman, trained_on=system.stats.count
+        )
         average = partial(unit_mean, mean=self.mean, unit=self.unit, rng=rng)
         return corrected(task, critics, folds, parts, weights, direct, average)
 

@@ -13,7 +13,8 @@ from scipy import sparse
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.critics.forest import CrossFitted, cross_fit_forests
-from tailproof.critics.linear import Ridge, require_room
+from tailproof.critics.linear import require_room
+from tailproof.critics.penalties import Ridge
 from tailproof.critics.task import PolicyActions, Target
 from tailproof.errors import SingularError
 from tailproof.features import (

@@ -12,7 +12,6 @@ from tailproof.arrays import FloatArray
 from tailproof.critics.base import Capabilities, Numbers
 from tailproof.critics.linear import (
     Design,
-    RidgeChoice,
     Unit,
     check_mean,
     side_by_side,
@@ -22,6 +21,7 @@ from tailproof.critics.linear import (
     weights_of_part,
 )
 from tailproof.critics.lstd import LSTD
+from tailproof.critics.penalties import EVALUATING, RidgeChoice
 from tailproof.critics.task import Task
 from tailproof.errors import MethodError
 from tailproof.features import Features
@@ -59,7 +59,7 @@ class MIS(Configurable):
     capabilities: ClassVar[Capabilities] = Capabilities(needs="chunks")
 
     features: Features | str | None = None
-    ridge: RidgeChoice = 1e-6
+    ridge: RidgeChoice = EVALUATING
     mean: Mean | TailPooled = SampleMean()
     unit: Unit = "step"
     self_normalised: bool = False
@@ -76,9 +76,8 @@ class MIS(Configurable):
                 "only then is the mean weight known to be one. Use self_normalised=False."
             )
         lstd = LSTD(features=self.features, ridge=self.ridge)
-        design = lstd.design(task, folds, keep=True)
-        matrix, _ = lstd.system(design, rng)
-        weights = marginal_weights(design, matrix)
+        system = lstd.system(lstd.design(task, folds, keep=True), rng)
+        weights = marginal_weights(system.design, system.bellman)
         values, samples = np.empty(folds.count), []
         for k, weight in enumerate(weights):
             own = folds.episodes(k)

@@ -13,11 +13,10 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.base import Capabilities, Numbers
 from tailproof.critics.linear import (
     Regression,
-    RidgeChoice,
-    as_ridge,
     huber_regression,
     robust_scale,
 )
+from tailproof.critics.penalties import RidgeChoice, as_ridge
 from tailproof.critics.task import Target, Task, on_log
 from tailproof.critics.walks import Visits, visits
 from tailproof.errors import Caution

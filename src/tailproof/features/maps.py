@@ -120,6 +120,17 @@ class Polynomial(Configurable):
                 np.multiply(psi[first + i], psi[first + j], out=psi[row])
         return psi.T
 
+    def moved(self, by: FloatArray) -> FloatArray | None:
+        """Return M with ψ(s − by) = Mψ(s), (size, size); None without a bias."""
+        if not self.bias:
+            return None
+        move = np.eye(self.size(len(by)))
+        move[1 : 1 + len(by), 0] = -by
+        if self.degree > 1:
+            for row, (i, j) in enumerate(combinations(range(len(by)), 2), start=1 + len(by)):
+                move[row, [0, 1 + i, 1 + j]] = by[i] * by[j], -by[j], -by[i]
+        return move
+
 
 class StateMap(Protocol):
     """ψ(s): features of the state alone."""
@@ -499,6 +510,15 @@ class Interactions(Configurable):
         taken = [main * (actions == action)[:, None] for action in range(1, self.n_actions)]
         return np.hstack([Polynomial()(states), *taken])
 
+    def moved(self, by: FloatArray) -> FloatArray:
+        """Return M with φ(s − by, a) = Mφ(s, a), (size, size)."""
+        first, move = Polynomial().size(len(by)), np.eye(self.size)
+        move[:first, :first] = Polynomial().moved(by)
+        for start in range(first, self.size, 1 + len(by)):
+            own = slice(start, start + 1 + len(by))
+            move[own, own] = Polynomial(degree=1).moved(by)
+        return move
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -602,6 +622,14 @@ class Joint(Configurable):
         """Return φ at n state-action pairs, (n, d)."""
         both = joined(states, actions)
         return np.hstack([Polynomial()(both), both**2])
+
+    def moved(self, by: FloatArray) -> FloatArray:
+        """Return M with φ((s, a) − by) = Mφ(s, a), (size, size)."""
+        first, move = Polynomial().size(len(by)), np.eye(self.size)
+        move[:first, :first] = Polynomial().moved(by)
+        move[first:, 0] = by**2
+        move[first:, 1 : 1 + len(by)] = np.diag(-2 * by)
+        return move
 
 
 def joined(states: FloatArray, actions: AnyArray) -> FloatArray:

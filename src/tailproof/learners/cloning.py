@@ -16,7 +16,7 @@ from tailproof.critics.base import LEARNER, Capabilities, Fitted, WithoutBackup
 from tailproof.critics.behaviour import fit_behaviour
 from tailproof.critics.ensembles import LinearCritics
 from tailproof.critics.fitted_q import logged_actions, require_actions
-from tailproof.critics.linear import RidgeChoice, as_ridge
+from tailproof.critics.penalties import RidgeChoice, as_ridge
 from tailproof.critics.task import Task
 from tailproof.critics.tree_values import LearningTask
 from tailproof.critics.trees import LogShares
