@@ -26,6 +26,7 @@ from tailproof.errors import MethodError
 from tailproof.features import Interactions, Joint, as_features
 from tailproof.log.folds import Split, Whole
 from tailproof.policies.binding import for_log
+from tailproof.worlds import TabularMDP
 
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.HorizonWarning")
 EVALUATORS = ("fqe", "lstd", "mis", "dr", "roam-dm", "roam-fqe", "roam-mis", "ma-dm", "b-roam-mis")
@@ -132,6 +133,35 @@ def test_a_constant_that_features_do_not_name_is_found():
         )
         chosen = method("lstd", features=PerAction(Polynomial(degree=1, bias=False), 3, 2))
         assert value(log, chosen, 1 - 1e-6) == pytest.approx(1e6, rel=1e-6)
+
+
+@pytest.mark.parametrize("gamma", [0.9, 0.99, 0.9999])
+@pytest.mark.parametrize("features", ["one-hot", "table", None])
+@pytest.mark.filterwarnings("ignore::tailproof.errors.SingularWarning")  # one-hot states and a bias
+def test_tabular_worlds_without_noise_are_exact_up_to_the_ridge(features, gamma):
+    drawn = TabularMDP.random(states=6, actions=2, seed=2)
+    certain = np.eye(6)[drawn.transitions.argmax(axis=-1)]
+    world = replace(drawn, transitions=certain, initial=np.eye(6)[0])
+    rng = np.random.default_rng(0)
+    states = np.eye(6)[rng.integers(6, size=6000)]
+    actions = rng.integers(2, size=6000)
+    following, rewards, _ = world.step(states, actions, rng)
+    log = Log.from_arrays(states, actions, rewards, following, episode=range(6000))
+    policy, start = world.optimal(gamma=0.9), np.eye(6)[:1]
+    truth = world.value(policy, gamma=gamma)
+    size = np.abs(world.action_values(policy, gamma=gamma)).max()
+    own = PerAction(Polynomial(degree=1, bias=False), 6, 2) if features == "one-hot" else features
+    for name in ("lstd", "mis", "fqe"):
+        for ridge, close in ((Relative(1e-4), 2e-3), (Relative(1e-7), 2e-6)):
+            chosen = method(name, ridge=ridge, features=own)
+            if name == "fqe" and gamma > 0.999:  # 10⁵ iterations
+                continue
+            if name == "fqe":
+                chosen = chosen.with_settings(iterations=3000)
+            found = evaluate(
+                log, policy, method=chosen, gamma=gamma, initial_states=start, logged=False
+            )
+            assert found.value == pytest.approx(truth, abs=close * size)
 
 
 def test_without_a_constant_in_the_features_coefficients_shrink_to_zero():
