@@ -45,6 +45,13 @@ def test_leaves_have_their_own_value_and_gain():
     assert len(judged.to_frame()) == len(judged.leaves)
 
 
+def test_one_leaf_is_the_whole_answer_and_has_rows_of_the_file():
+    learned = learn(shop(600), method="constant", gamma=0.0, holdout=0.5)
+    copied = learned.held_out.take(np.repeat(np.arange(300), 3))  # as weights make them
+    (leaf,) = learned.judge_rule(copied).leaves
+    assert (leaf.rows, leaf.share, leaf.segment) == (300, 1.0, None)
+
+
 def test_conditions_say_nothing_twice():
     learned = learn(shop(3_000), method="policy-tree", gamma=0.0)
     for conditions, _ in learned.rule.leaves():

@@ -137,7 +137,8 @@ class JudgedRule:
 def judged_rule(rule: Rule, estimate: Estimate, *, level: float = 0.9) -> JudgedRule:
     """Return a rule with what its leaves earn, by an estimate of its value on other rows.
 
-    Gains by leaf need the scores of one-step rows; of other logs the leaves have only rows and shares.
+    Gains by leaf need the scores of one-step rows; of other logs, and of a rule with one
+    leaf, which is the whole answer, there are only rows and shares.
     """
     log: Log | None = None if estimate.task is None else estimate.task.log
     if log is None:
@@ -149,7 +150,9 @@ def judged_rule(rule: Rule, estimate: Estimate, *, level: float = 0.9) -> Judged
     counts = np.bincount(rule.leaf_of(log.once.states), minlength=len(parts))  # rows of the file
     there = np.flatnonzero(counts)
     gains: dict[int, tuple[float, Segment]] = {}
-    if log.is_bandit and estimate.choice is not None:
+    if (
+        log.is_bandit and estimate.choice is not None and len(there) > 1
+    ):  # else it is the whole answer
         own = joint_level(level, len(there))
         names = [str(k) for k in there]
         codes = np.searchsorted(there, place)
