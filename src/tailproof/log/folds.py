@@ -265,9 +265,10 @@ def warn_of_taught_episodes(policy: object, log: Log) -> None:
         return
     names = ", ".join(map(str, log.episode_ids[known[:_NAMED]]))
     more = ", …" if len(known) > _NAMED else ""
+    noun = "rows" if log.is_bandit else "episodes"
     warnings.warn(
-        f"{len(known):,} of {log.n_episodes:,} episodes were used to learn this policy "
-        f"({names}{more}): on them it looks better than it is. Evaluate it on other episodes.",
+        f"{len(known):,} of {log.n_episodes:,} {noun} were used to learn this policy "
+        f"({names}{more}): on them it looks better than it is. Evaluate it on other {noun}.",
         TaughtWarning,
         stacklevel=3,
     )

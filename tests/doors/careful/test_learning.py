@@ -373,7 +373,7 @@ def test_evaluating_on_the_episodes_that_taught_warns_by_name(found, tmp_path):
     policy = Learned.load(tmp_path / "policy.tp").policy
     log = one_step()
     with pytest.warns(
-        TaughtWarning, match=r"1,125 of 1,500 episodes were used to learn this policy \(\d+, \d+, "
+        TaughtWarning, match=r"1,125 of 1,500 rows were used to learn this policy \(\d+, \d+, "
     ):
         evaluate(log, policy)
     with warnings.catch_warnings():
