@@ -134,12 +134,41 @@ def test_learn_takes_no_action_where_it_was_never_tried():
 def test_healthy_logs_have_no_holes(seed):
     """Whether actions are drawn at random or follow the state, where each has its chance."""
     rng = np.random.default_rng([9, seed])
-    n = (1000, 4000, 30_000)[seed % 3]
+    n = (1000, 4000, 30_000, 100, 300)[seed]
     states = rng.normal(size=(n, 4))
     for chance in (0.02, 0.5, 0.05 + 0.9 / (1 + np.exp(-2 * states[:, 0] - states[:, 1]))):
         actions = (rng.random(n) < chance).astype(int)
         log = Log.from_arrays(states, actions, rng.normal(size=n), states, episode=range(n))
         assert asked(second, log) == ()
+
+
+@pytest.mark.parametrize("rows", [60, 120, 400, 790])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_small_logs_of_a_rule_cannot_tell_what_another_policy_is_worth(seed, known, rows):
+    """The rule is a threshold of one column, or of two, and never lets chance decide."""
+    rng = np.random.default_rng([3, seed, rows])
+    x = rng.normal(size=(rows, 2))
+    follows = (x[:, 0] > 0) if rows < 200 else (x[:, 0] > -0.5) & (x[:, 1] > -0.5)
+    log = Log.from_arrays(
+        x, follows.astype(int), rng.lognormal(size=rows), x, episode=np.arange(rows),
+        propensity=np.ones(rows) if known else None,
+    )  # fmt: skip
+    with pytest.warns(CoverageWarning):
+        estimate = evaluate(log, second)
+    assert (estimate.verdict.word, estimate.verdict.reasons) == ("cannot tell", ("overlap",))
+
+
+def test_propensities_that_are_all_one_leave_nothing_to_be_known_of_other_actions():
+    """Both actions are taken everywhere, so that the column is no more than filled."""
+    rng = np.random.default_rng(4)
+    x, actions = rng.normal(size=(500, 1)), rng.integers(2, size=500)
+    log = Log.from_arrays(
+        x, actions, rng.lognormal(size=500), x, episode=np.arange(500), propensity=np.ones(500)
+    )
+    with pytest.warns(CoverageWarning, match="leave them out to have them estimated"):
+        assert evaluate(log, second).verdict.word == "cannot tell"
+    assert asked(lambda states: log.actions[: len(states)], log) == ()
 
 
 def three_actions(rule, *, rare: float, known: bool = True) -> Log:

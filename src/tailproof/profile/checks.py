@@ -20,9 +20,11 @@ _COLUMNS = 50  # most state columns to check
 _FEW_VALUES = 12  # most values of a column for one region per value
 _BINS = 10  # quantile regions of other columns
 _NAMED = 3  # most holes to report
+_PARTS = 4  # a hole of a small log is as large as one of so many parts
 _DEPTH = 4  # of the tree that looks for holes in several columns
 _CERTAIN = 1e-9  # distance to 1 below which a propensity is 1
 _EDGE = 0.1  # most of a region's rows in a strip along its edge that is cut off
+_NOBODY_KNEW = " If nobody knew the propensities, leave them out to have them estimated."
 _SPARE = 4.0  # expected rows with the action in what is cut off beyond it
 _NEW = 0.5  # least share of a hole's rows that is in no hole reported before
 
@@ -44,11 +46,13 @@ def probed_rows(log: Log) -> IntArray:
 def holes_of(log: Log) -> Iterator[Hole]:
     """Yield the holes of a log: ranges of the first 50 state columns, and leaves of a tree.
 
-    The tree predicts the action from all columns and is grown on half of the rows; the other half
-    counts the actions in its leaves, so that a region is not chosen for what it lacks by chance.
+    They have 200 rows, or 100 of one value, or in small logs a quarter of all rows. The tree predicts
+    the action from all columns and is grown on half of the rows; the other half counts the actions in
+    its leaves, so that a region is not chosen for what it lacks by chance.
     """
     overall = np.bincount(log.actions, minlength=log.n_actions) / log.n_transitions
     expected, probed = _Expected.of(log, overall), probed_rows(log)
+    small = log.n_transitions // _PARTS
     for j, name in enumerate(log.state_names[:_COLUMNS]):
         edges, region = _ranges(log.states[:, j], probed)
         counts = _counts(region, log.actions, (len(edges), log.n_actions))
@@ -58,7 +62,7 @@ def holes_of(log: Log) -> Iterator[Hole]:
             ):
                 there = list(run)
                 (low, _), (_, high), size = edges[there[0]], edges[there[-1]], counts[there].sum()
-                least = RULES.hole_rows if low == high else RULES.hole_range
+                least = min(RULES.hole_rows if low == high else RULES.hole_range, small)
                 if not is_empty or size < least or not expected.enough(action, size):
                     continue
                 where = np.isin(region, there)
@@ -118,21 +122,22 @@ def _holes_in_leaves(
 ) -> Iterator[Hole]:
     """Yield the leaves of a tree in which an action was never logged."""
     states, actions = log.states[probed], log.actions[probed]
-    if len(probed) < 4 * RULES.hole_range or len(np.unique(actions)) < 2:
+    least = min(RULES.hole_range, len(probed) // (2 * _PARTS))  # of each half
+    if least < RULES.hole_expected or len(np.unique(actions)) < 2:
         return
     place = np.argsort(order_by(log.rewards[probed], *states.T))  # whatever the order of rows
     grows = place % 2 == 0
     from sklearn.tree import DecisionTreeClassifier  # slow to import
 
     tree = DecisionTreeClassifier(
-        criterion="entropy", max_depth=_DEPTH, min_samples_leaf=RULES.hole_range, random_state=0
+        criterion="entropy", max_depth=_DEPTH, min_samples_leaf=least, random_state=0
     ).fit(states[grows], actions[grows])
     leaf = tree.apply(states)
     boxes = _boxes(tree.tree_)
     counts = _counts(leaf, actions, (tree.tree_.node_count, log.n_actions))
     nodes = np.array(list(boxes))
     judging = np.bincount(leaf[~grows], minlength=len(counts))[nodes]
-    rare = counts[nodes] < _EDGE * RULES.hole_range
+    rare = counts[nodes] < _EDGE * least
     # an action that is as rare everywhere may be absent by chance
     rare &= judging[:, None] * overall >= RULES.hole_expected * expected.effect
     for at, action in np.argwhere(rare).tolist():
@@ -143,7 +148,7 @@ def _holes_in_leaves(
         held_out[probed[inside & ~grows]] = True
         if (
             not (inside & (actions == action)).any()
-            and held_out.sum() >= RULES.hole_range
+            and held_out.sum() >= least
             and expected.enough(action, held_out)
         ):
             yield Hole(action, _in_words(box, log.state_names), _inside(box, log.states))
@@ -280,8 +285,6 @@ def _excluded(log: Log, rows: IntArray, reported: BoolArray, here: FloatArray) -
     if log.propensity is None:
         return None
     certain = log.propensity[rows] >= 1 - _CERTAIN
-    if certain.all():  # rather no propensities at all than those of a rule
-        return None
     others = certain[:, None] & (np.arange(log.n_actions) != log.actions[rows][:, None])
     new = float((here * (others & ~reported)).sum()) / len(rows)
     reported |= others
@@ -291,6 +294,7 @@ def _excluded(log: Log, rows: IntArray, reported: BoolArray, here: FloatArray) -
         f"In {100 * certain.mean():.0f} % of the rows the logged action had the propensity 1, and the "
         f"policy takes others, in {100 * new:.0f} % of all rows: no row can say what these are worth "
         f"there."
+        + (_NOBODY_KNEW if certain.all() else "")
     )
 
 
