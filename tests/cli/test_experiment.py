@@ -135,3 +135,16 @@ def test_what_was_never_tried_cannot_be_told(tmp_path, chance, known):
         assert found.get("candidates", [found])[0]["value"] is None
     if chance == 1:  # otherwise vouchers after 60 days are a rule to learn
         assert run("learn", path, *columns, "--json").exit_code == 3
+
+
+@pytest.mark.parametrize(("rows", "code"), [(8, 4), (14, None)])
+def test_a_log_that_has_just_begun_is_answered(shop, tmp_path, rows, code):
+    """Eight rows have no interval; fourteen have one, but none that holds however often one looks."""
+    table = pd.read_csv(shop).head(rows)
+    table["reward"] = 1.0 + np.arange(rows) % 3
+    table.to_csv(short := tmp_path / "short.csv", index=False)
+    result = evaluate(short, "--sequential", "--methods-text", "--json")
+    assert result.exit_code in ({code} if code else {0, 3}), result.stderr
+    found = json.loads(result.stdout)
+    assert set(found["sequential"]) == {"why_not"}
+    assert ("lift" in found) == (code is None)

@@ -73,8 +73,8 @@ def asked_for(
         rows += [(each.name, number(each.value), _ends(each)) for each in asked]
         notes += [f"{each.name}: {each.note}." for each in asked if each.note]
     if options.sequential:
-        found["sequential"], sequence, said = _sequence(estimate, level)
-        rows.append(("at any time", number(estimate.value), _ends(sequence)))
+        found["sequential"], ends, said = _sequence(estimate, level)
+        rows.append(("at any time", number(estimate.value), ends))
         notes += said
     if returns is not None and (capped := cap_reading(estimate, returns)) is not None:
         cap, value = capped
@@ -99,19 +99,32 @@ def _returns(options: ExperimentOptions, log: Log, policy: Any, estimate: Estima
     return returns_under(known, policy, gamma=estimate.gamma, per=options.per)
 
 
-def _sequence(estimate: Estimate, level: float) -> tuple[dict[str, Any], Interval, list[str]]:
-    """Return an interval that holds at any time: for the record, itself, and notes on it."""
+def _sequence(estimate: Estimate, level: float) -> tuple[dict[str, Any], str, list[str]]:
+    """Return an interval that holds at any time: for the record, its ends, and notes on it."""
     from tailproof.doors.returns import confidence_sequence
     from tailproof.errors import LevelError
 
-    sequence = confidence_sequence(estimate, level=level)
+    try:
+        sequence = confidence_sequence(estimate, level=level)
+    except LevelError as why:
+        if not _of_rows(estimate):  # asked of what has none
+            raise
+        return {"why_not": str(why)}, "none", [str(why)]
     found, notes = asdict(sequence), [f"At any time: {sequence.note}."]
     try:
         least = confidence_sequence(estimate, level=level, kind="guaranteed").low
     except LevelError:
-        return found, sequence, notes
+        return found, _ends(sequence), notes
     found["guaranteed_low"] = least
-    return found, sequence, [*notes, f"Above {number(least)} at any time, guaranteed."]
+    return found, _ends(sequence), [*notes, f"Above {number(least)} at any time, guaranteed."]
+
+
+def _of_rows(estimate: Estimate) -> bool:
+    """Return whether the estimate is a mean of scores of independent rows or groups."""
+    from tailproof.estimators.choice import OneStepChoice
+
+    choice = estimate.choice
+    return isinstance(choice, OneStepChoice) and choice.unit != "episode"
 
 
 def cap_reading(estimate: Estimate, returns: Returns) -> tuple[str, float] | None:
@@ -150,6 +163,8 @@ def _lift(estimate: Estimate, level: float) -> Any:
     if not isinstance(estimate.choice, OneStepChoice) or not estimate.choice.logged_value:
         return None
     gain = estimate.choice.gain
+    if gain.declined is not None:
+        return None
     interval = asdict(gain.relative_interval(level))
     return Measured(name="relative gain", value=gain.relative, **interval)
 

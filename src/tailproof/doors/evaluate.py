@@ -24,7 +24,7 @@ from tailproof.doors.estimate import (
 )
 from tailproof.doors.source import LogSource, as_profile
 from tailproof.errors import TailproofError, void
-from tailproof.estimators.choice import Choice, ScoreAlgorithm
+from tailproof.estimators.choice import Choice, ScoreAlgorithm, too_few_units
 from tailproof.estimators.ladder import is_settled
 from tailproof.features import Features, Joint, PerAction
 from tailproof.features.ladder import as_features
@@ -97,6 +97,7 @@ def score_log(task: Task, method: Method, profile: LogProfile) -> Choice | None:
         choice = method.base.score(task, profile, rng=rng)
     if choice is None:
         return None
+    choice = replace(choice, declined=choice.declined or too_few_units(task.log))
     value = np.array([choice.value])
     require_healthy(np.isfinite(value), value, task.log, Whole().assign(task.log, rng))
     if choice.on_log is None:

@@ -292,7 +292,13 @@ def confidence_sequence(
         raise LevelError(
             f"tightest must be a number of rows, at least 1. Got {tightest!r} instead."
         )
+    choice.interval(level)  # raises an error with the reason if there is none
     each = sequential_miss(choice.units, miss=miss, tightest=tightest)
+    if 1 - 2 * each == 1:
+        raise LevelError(
+            f"There is no confidence sequence of only {choice.units} {choice.unit}s yet: it is "
+            f"tightest at {tightest:,}."
+        )
     found = choice.interval(1 - 2 * each)
     named = f"{found.kind}, sequence"
     return replace(found, level=level, requested=level, kind=named, note=_ASSUMES)

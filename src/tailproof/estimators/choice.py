@@ -9,8 +9,9 @@ import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.task import PolicyOnLog, Task
-from tailproof.errors import LevelError
+from tailproof.errors import Caution, LevelError
 from tailproof.files import plain
+from tailproof.log.log import Log
 from tailproof.profile.observations import Observations
 from tailproof.profile.profile import LogProfile
 from tailproof.profile.shape import RewardShape
@@ -250,6 +251,18 @@ class OneStepChoice(Choice):
         """Return plain numbers and strings, ready for JSON."""
         own = {"asymmetry": self.asymmetry, "skewed": self.skewed, "interval": self.spread.kind}
         return {**super().to_dict(), **own}
+
+
+def too_few_units(log: Log) -> Caution | None:
+    """Return why a log of so few independent rows, episodes or groups gives no interval, or None."""
+    if log.n_groups >= RULES.fewest:
+        return None
+    alone = "rows" if log.is_bandit else "episodes"
+    unit = alone if log.group_ids is None else "groups"
+    said = (
+        f"the log has too few independent {unit}: {log.n_groups}, where {RULES.fewest} are needed"
+    )
+    return Caution("too_few", said)
 
 
 def standard_error(influence: FloatArray) -> float:

@@ -20,7 +20,7 @@ from tailproof.critics.penalties import RidgeChoice, as_ridge
 from tailproof.critics.task import Target, Task, on_log
 from tailproof.critics.walks import Visits, visits
 from tailproof.errors import Caution
-from tailproof.estimators.choice import Choice, SequentialChoice
+from tailproof.estimators.choice import Choice, SequentialChoice, too_few_units
 from tailproof.estimators.ladder import (
     Blend,
     LoggedReturns,
@@ -164,7 +164,6 @@ def _nuisance(
 
 _WEIGHED = 20  # most steps with importance weights
 LADDER_ROWS = 200_000  # more rows take much longer and gain little accuracy
-FEWEST = RULES.fewest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -600,9 +599,8 @@ def _why_not(
             f"episodes that go there, or change the policy",
             voids=True,
         )
-    if log.n_groups < FEWEST:
-        few = f"there are only {log.n_groups} independent episodes or groups"
-        return Caution("too_few", f"{few}; at least {FEWEST} are needed")
+    if (few := too_few_units(log)) is not None:
+        return few
     at_stake = max(abs(value - logged), float(discounted_returns(log, target.gamma).std()))
     if (
         blend.disagreement > RULES.max_disagreement_se

@@ -13,12 +13,13 @@ from tailproof.errors import Caution, TailproofError, void
 from tailproof.estimators.choice import Choice
 from tailproof.estimators.ladder import Blend, forest_rung, jackknife_error
 from tailproof.estimators.one_step import evaluate_rows, is_one_step
-from tailproof.estimators.sequential import FEWEST, evaluate_log, tame
+from tailproof.estimators.sequential import evaluate_log, tame
 from tailproof.features.ladder import basis_for
 from tailproof.log.log import Log
 from tailproof.policies.forms import Policy, action_probabilities
 from tailproof.profile.profile import LogProfile
 from tailproof.robust.gains import PairedGain, PooledGain
+from tailproof.rules import RULES
 
 _VALUES = 60  # most distinct values per column for states to count as discrete
 _REPEATED = 0.5  # most distinct states, as a share of the rows
@@ -213,10 +214,10 @@ class Judge:
 
     def _why_not(self, choice: Choice, unknown: Caution | None) -> str | None:
         """Return why there is no valid bound, or None."""
-        if self.log.n_groups < FEWEST:
+        if self.log.n_groups < RULES.fewest:
             return (
                 f"only {self.log.n_groups} independent episodes or groups are left to judge by; at "
-                f"least {FEWEST} are needed: hold out more of them, or log more"
+                f"least {RULES.fewest} are needed: hold out more of them, or log more"
             )
         declined = unknown or choice.declined
         return None if declined is None else str(declined).rstrip(".")

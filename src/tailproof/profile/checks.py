@@ -293,8 +293,7 @@ def _excluded(log: Log, rows: IntArray, reported: BoolArray, here: FloatArray) -
     return (
         f"In {100 * certain.mean():.0f} % of the rows the logged action had the propensity 1, and the "
         f"policy takes others, in {100 * new:.0f} % of all rows: no row can say what these are worth "
-        f"there."
-        + (_NOBODY_KNEW if certain.all() else "")
+        f"there." + (_NOBODY_KNEW if certain.all() else "")
     )
 
 

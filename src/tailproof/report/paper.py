@@ -46,9 +46,12 @@ def methods_text(
     words = [how, method_text(estimate.method)]
     if chosen is not None:
         said += [f"{reason}" for reason in chosen.reasons]
-        kind = chosen.interval(level).kind
-        words.append(kind)
-        said.append(f"Intervals have {percent(level)} confidence ({kind}).")
+        if chosen.declined is None:
+            kind = chosen.interval(level).kind
+            words.append(kind)
+            said.append(f"Intervals have {percent(level)} confidence ({kind}).")
+        else:
+            said.append(f"No interval is given: {str(chosen.declined).rstrip('.')}.")
     words.append(getattr(estimate.gain, "kind", "MOVER" if chosen is not None else ""))
     if isinstance(chosen, OneStepChoice) and chosen.hidden_reasons is not None:
         words.append("sensitivity")

@@ -86,7 +86,9 @@ class PooledPath:
         little: errors are at least those that the rewards of all actions give to such weights.
         """
         unit = float(np.abs(self.influences).max(initial=0.0)) or 1.0  # squares may overflow
-        covariance = np.atleast_2d(np.cov(self.influences.T / unit)) / len(self.influences)
+        covariance = np.zeros((len(self.gains), len(self.gains)))
+        if len(self.influences) > 1:
+            covariance += np.cov(self.influences.T / unit) / len(self.influences)
         own, count = np.sqrt(np.diag(covariance)), len(self.changes)
         if count:
             least = float(np.sqrt((self.changes**2).sum())) / count * (self.deviations / unit)

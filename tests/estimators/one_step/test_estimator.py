@@ -325,3 +325,21 @@ def test_copies_that_weights_make_are_one_row_to_trees():
     assert not any("sample of" in each for each in estimate.choice.reasons)
     truth = np.average(2 * np.sign(x[:, 0] * x[:, 1]), weights=table["weight"])
     assert estimate.value == pytest.approx(truth, abs=0.05)
+
+
+@pytest.mark.parametrize("units", [1, 2, 9])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_fewer_than_ten_units_give_a_value_and_no_interval(units, grouped):
+    """As in logs of several steps; a single unit is no error."""
+    n = 60 if grouped else units
+    states, actions, rewards, propensity = draw(3, n=n, kind="skewed")
+    actions[0] = 1
+    log = Log.from_arrays(
+        states, actions, rewards, states, episode=np.arange(n), propensity=propensity,
+        group=np.arange(n) % units if grouped else None, action_space=2,
+    )  # fmt: skip
+    estimate = evaluate(log, Always(1))
+    assert np.isfinite(estimate.value)
+    assert (estimate.verdict.word, estimate.verdict.reasons) == ("cannot tell", ("too_few",))
+    with pytest.raises(LevelError, match=f"{units}, where 10 are needed"):
+        estimate.interval(0.9)
