@@ -302,3 +302,32 @@ def test_a_policy_with_codes_of_its_own_means_codes_beside_labels_that_are_numbe
     for action in (0, 1):
         found = evaluate(log, Always(action, 2), method="lstd").value
         assert found == pytest.approx(1 + 4 * action, abs=0.01)
+
+
+def call(score):
+    return "phone" if score > 0 else "email"
+
+
+def test_answers_with_an_index_are_matched_by_it():
+    """A rule that sorts or groups its frame answers for the rows that its index names."""
+    log = read_log(table())
+    expected = for_log(lambda s: np.where(s["x_age"] > 0, "phone", "email"), log).values
+
+    def sorts(states):
+        return states.sort_values("x_age")["x_age"].map(call)
+
+    def frame(states):
+        sure = (states.sort_values("x_age")["x_age"] > 0).astype(float)
+        return sure.to_frame("phone").assign(email=1 - sure)
+
+    for rule in (sorts, frame, lambda s: (call(age) for age in s["x_age"])):
+        found = for_log(rule, log).values
+        assert np.array_equal(found if found.ndim == 1 else found.argmax(axis=1), expected)
+
+
+@pytest.mark.parametrize(
+    "renamed", [lambda s: s.set_axis(s.index + 1), lambda s: s.rename_axis("customer")[::-1]]
+)
+def test_answers_with_the_index_of_something_else_are_refused(renamed):
+    with pytest.raises(PolicyError, match="may be in another order"):
+        for_log(lambda states: renamed(states["x_age"].map(call)), read_log(table()))

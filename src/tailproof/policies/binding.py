@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -553,12 +553,33 @@ class Rule:
         if has_columns(given) and self.columns:
             self.require(list(map(str, given.columns)))
             given = given[list(self.columns)]
+        rows = getattr(given, "index", None)  # a rule may change the frame
         answers = self.ask(given)
+        if isinstance(answers, Iterator):
+            answers = list(answers)
+        answers = self._in_order(answers, rows)
         if self.classes is None or has_columns(answers):
             return answers
         assert isinstance(self.space, Discrete)
         return probabilities_by_name(
             np.asarray(answers), self.classes, self.space, f"The policy {called(self)}"
+        )
+
+    def _in_order(self, answers: Any, rows: Any) -> Any:
+        """Return a Series or frame of answers in the order of the rows asked about, by its index."""
+        pandas = sys.modules.get("pandas")
+        if pandas is None or not isinstance(answers, pandas.Series | pandas.DataFrame):
+            return answers
+        if not isinstance(rows, pandas.Index) or answers.index.equals(rows):
+            return answers
+        if answers.index.names == rows.names and len(answers) == len(rows):
+            places = answers.index.get_indexer(rows) if answers.index.is_unique else np.array([-1])
+            if (places >= 0).all():
+                return answers.iloc[places]
+        raise PolicyError(
+            f"The policy {called(self)} answered with a {type(answers).__name__} whose row labels "
+            f"(its index) are not those of the frame it got, so that its rows may be in another order. "
+            f"Reindex it, or return its values (.to_numpy()) if they are in the order of the rows."
         )
 
 
