@@ -65,27 +65,26 @@ def test_every_row_finds_the_exact_value_of_a_tabular_mdp(name, tabular):
     assert estimate.value == pytest.approx(truth, rel=0.06)
 
 
+@pytest.fixture(scope="module")
+def linear_logs(linear):
+    """The optimal policy of a linear MDP, its first states, and a small and a large log."""
+    logs = [linear.log(episodes=episodes, steps=50, seed=2) for episodes in (40, 4000)]
+    return linear.optimal(gamma=GAMMA), linear.start(20_000, np.random.default_rng(0)), logs
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fqe", "lstd", "mis", "dr", "roam-dm", "roam-fqe", "roam-mis"])
-def test_every_row_converges_on_a_linear_mdp(name, linear):
-    policy = linear.optimal(gamma=GAMMA)
+def test_every_row_converges_on_a_linear_mdp(name, linear, linear_logs):
+    policy, starts, logs = linear_logs
     truth = linear.value(policy, gamma=GAMMA)
     chosen = method(name, features=linear.features, ridge=1e-9)
     if hasattr(chosen.base, "critic"):
         chosen = chosen.with_settings(critic=LSTD(features=linear.features, ridge=1e-9))
-    starts = linear.start(20_000, np.random.default_rng(0))
     errors = [
         np.abs(
-            evaluate(
-                linear.log(episodes=episodes, steps=50, seed=2),
-                policy,
-                method=chosen,
-                gamma=GAMMA,
-                initial_states=starts,
-            ).value
-            - truth
+            evaluate(log, policy, method=chosen, gamma=GAMMA, initial_states=starts).value - truth
         )
-        for episodes in (40, 4000)
+        for log in logs
     ]
     assert errors[1] < 0.02 * abs(truth) + 0.05
     assert errors[1] < errors[0] + 0.02

@@ -59,7 +59,7 @@ def found(log, policy):
 
 
 KINDS = st.sampled_from(["heavy", "skewed", "rare", "binary"])
-FEW = settings(max_examples=8, deadline=None)
+FEW = settings(max_examples=5, deadline=None)
 
 
 @pytest.mark.slow
@@ -162,7 +162,7 @@ def test_logged_propensities_are_used(rng):
 @pytest.mark.slow
 def test_a_curved_effect_is_found_and_covered():
     held = []
-    for seed in range(20):
+    for seed in range(12):
         rng = np.random.default_rng(seed)
         n = 1000
         states = rng.normal(size=(n, 2))
@@ -290,7 +290,7 @@ def test_enormous_rewards_do_not_overflow():
 def test_what_was_logged_gains_nothing_over_itself():
     """Symmetric tails so heavy that one row moves the plain mean: both values are Huber means."""
     excluded, robust = 0, 0
-    for seed in range(12):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         states, actions = rng.normal(size=(1000, 1)), rng.integers(3, size=1000)
         noise = rng.standard_t(1.5, size=1000)
@@ -303,8 +303,8 @@ def test_what_was_logged_gains_nothing_over_itself():
         interval = same.gain.interval(0.9)
         excluded += not interval.low <= 0 <= interval.high
         robust += "Huber" in same.choice.estimator
-    assert robust >= 6
-    assert excluded <= 3
+    assert robust >= 3
+    assert excluded <= 1
 
 
 def test_copies_that_weights_make_are_one_row_to_trees():
