@@ -3,7 +3,8 @@
     python -m benchmarks.learning [--quick] [--json] [--part NAME ...] [--data FOLDER] [--seed S]
                                   [--record FILE]
 
-Parts: worlds (ten worlds with a known truth), nulls (logs in which no action changes anything), offers
+Parts: worlds (ten worlds with a known truth), outside (25 worlds for which the default was not made,
+eight with hidden state), nulls (logs in which no action changes anything), offers
 (shops in which few rows have a heavy-tailed reward), real (one-step populations), speed (rows by name
 against the obvious implementation). --data names a folder with the real files of `outside.py`; those
 that are missing are left out. With --record a stopped run goes on where it stopped. Any missed target
@@ -23,6 +24,7 @@ from benchmarks.parts.running import Part, run_parts
 
 PARTS: dict[str, Part] = {
     "worlds": (harm.worlds, harm.show),
+    "outside": (harm.outside, harm.show),
     "nulls": (harm.nulls, harm.show),
     "offers": (offers.offers, harm.show),
     "real": (harm.real, harm.show),

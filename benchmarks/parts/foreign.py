@@ -55,8 +55,10 @@ def recorded(
     """Show the prototypes' cells, of which the project has records only."""
     cells = {}
     for name in records.names("truths of prototype "):
-        rows = [records.known(f"{name}, log {i}, seed {seed}") for i in range(logs)]
-        found = dict(zip(hard.COLUMNS, np.array([r for r in rows if r]).T, strict=True))
+        known = (records.known(f"{name}, log {i}, seed {seed}") for i in range(logs))
+        if not (rows := [row for row in known if row]):
+            continue
+        found = dict(zip(hard.COLUMNS, np.array(rows).T, strict=True))
         cells[name] = hard.cell(found, *(records.known(f"truths of {name}") or ()))
     return {"cells": cells, **(hard.pooled(cells) if cells else {})}, []
 
