@@ -132,3 +132,24 @@ def test_a_page_of_numbers_is_a_page(log):
     words = ["evaluate", log, "--policy", "always:1", "--gamma", 0.5, "--json"]
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert len(result.stdout.splitlines()) < 100
+
+
+@pytest.mark.parametrize(
+    ("words", "argument"),
+    [
+        (("--level", "90"), "level"),
+        (("--gamma", "nine"), "gamma"),
+        (("--gamma", "0.9", "--gamma", "1"), None),
+        (("--nope",), None),
+    ],
+)
+def test_wrong_options_are_errors_in_json_too(log, words, argument):
+    """What the parser refuses is on standard output as any other error."""
+    for flag in ("--json", "--json=full"):
+        asked = ["evaluate", str(log), "--policy", "always:1", flag, *words]
+        result = CliRunner().invoke(app, asked)
+        assert result.exit_code == 2
+        error = json.loads(result.stdout)["error"]
+        assert (error["argument"], error["exit_code"]) == (argument, 2)
+        assert words[0] in error["message"]
+    assert CliRunner().invoke(app, ["evaluate", str(log), "--json"]).stdout.count("--policy") == 1

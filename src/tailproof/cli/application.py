@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from tailproof.cli import apply, doors, learn
 from tailproof.cli.data import data
-from tailproof.cli.session import EXIT_CODES, FULL, Session, command
+from tailproof.cli.session import EXIT_CODES, FULL, ExitCode, Session, command, print_error
 from tailproof.report.blocks import Headline, Note
 from tailproof.report.text import versions
 
@@ -27,7 +27,15 @@ class Command(TyperCommand):
     """A command that refuses an option given twice, where the parser would keep the last."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line."""
+        """Read the command line; the parser prints what is wrong with it, and here JSON has it too."""
+        try:
+            return self._parsed(ctx, list(args))
+        except Exception as error:
+            if hasattr(error, "format_message") and {"--json", FULL} & set(args):
+                print_error(error, error.format_message(), ExitCode.INPUT)
+            raise
+
+    def _parsed(self, ctx: Any, args: list[str]) -> list[str]:
         _, _, given = self.make_parser(ctx).parse_args(list(args))
         for option in self.params:
             if option.multiple or getattr(option, "is_flag", False) or given.count(option) < 2:

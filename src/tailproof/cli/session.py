@@ -280,11 +280,17 @@ def _fail(session: Session, error: Exception, message: str, code: ExitCode) -> i
         message += "\nThis is a bug in tailproof: run again with --debug and report it."
     session.error(message)
     if session.json:
-        said = {
-            "kind": type(error).__name__,
-            "argument": getattr(error, "argument", None),
-            "message": message,
-            "exit_code": int(code),
-        }
-        typer.echo(as_json({"error": said}))
+        print_error(error, message, code)
     return code
+
+
+def print_error(error: Exception, message: str, code: ExitCode) -> None:
+    """Print an error as JSON; those of the parser have the option as `param`."""
+    option = getattr(getattr(error, "param", None), "name", None)
+    said = {
+        "kind": type(error).__name__,
+        "argument": getattr(error, "argument", option),
+        "message": message,
+        "exit_code": int(code),
+    }
+    typer.echo(as_json({"error": said}))
