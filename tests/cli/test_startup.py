@@ -54,3 +54,10 @@ def test_what_is_put_off_works_when_it_is_used():
         "print(score, *rankdata([3, 1, 2]))"
     )
     assert run(code) == "0.5 3.0 1.0 2.0"
+
+
+def test_pyarrow_reserves_no_addresses_where_they_are_limited(log):
+    code = f"{RUN}import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+    words = ("evaluate", log, "--policy", "always:1", "--state", "age,shop", "--episode", "-")
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))\n"
+    assert run(limited + code, *words) == "system"

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from tailproof.cli.interrupt import exit_on_interrupt
-from tailproof.cli.startup import put_off_imports
+from tailproof.cli.startup import put_off_imports, reserve_little
 
 __all__ = ["app", "main"]
 
@@ -24,6 +24,7 @@ def main() -> None:
     """Run the command line; see `tailproof.cli.interrupt` for Ctrl-C."""
     exit_on_interrupt()
     put_off_imports()
+    reserve_little()
     from tailproof.cli.application import app
     from tailproof.cli.session import ExitCode, writing_output
     from tailproof.errors import StorageError

@@ -5,6 +5,7 @@ scikit-learn imports `scipy.stats` for a few functions, and pandas to see whethe
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -17,6 +18,16 @@ from typing import Any
 _NAME = "scipy.stats"
 _NAMED = ("chi2", "gmean", "rankdata", "spearmanr")  # what scikit-learn imports from it
 _lock = RLock()
+
+
+def reserve_little() -> None:
+    """Let pyarrow reserve no addresses ahead, a gigabyte, where `ulimit -v` counts them as memory."""
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
+    except ImportError:  # Windows has no such limit
+        return
+    if getrlimit(RLIMIT_AS)[0] != RLIM_INFINITY:
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 def put_off_imports() -> None:
