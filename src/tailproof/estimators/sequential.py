@@ -551,9 +551,9 @@ def _limits(blend: Blend, walked: Visits, error: float, groups: int) -> str:
     """Return what determines the width of the interval, in words."""
     words = ["the influence of each episode (or group) on the estimate"]
     if blend.allowance > error:
-        words.append("mostly an allowance for critics that disagree: the critic is the limit")
+        words.append("mostly an allowance for models of the value that disagree")
     elif blend.allowance > 0.2 * error:
-        words.append("an allowance for critics that disagree")
+        words.append("an allowance for models of the value that disagree")
     if blend.lost > RULES.poor:
         words.append(
             f"{100 * blend.lost:.0f} % of what the policy would do has no similar row: overlap is "
