@@ -43,6 +43,7 @@ def test_every_name_is_declared_where_it_lives_and_to_type_checkers():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "first",
     ["tailproof.doors.learned", "tailproof.doors.evaluate", "tailproof.cli.doors"],

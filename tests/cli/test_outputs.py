@@ -187,6 +187,7 @@ def test_passwords_reach_no_record(words):
     assert "hunter2" not in ended.output + ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["methods"], ["--help"], ["methods", "--json"]])
 def test_a_full_output_is_an_error_in_one_line(words):
     with open("/dev/full", "w") as full:

@@ -28,6 +28,7 @@ def log(tmp_path, rng):
     return str(path)
 
 
+@pytest.mark.slow
 def test_an_evaluation_imports_neither_pandas_nor_most_of_scipy_stats(log):
     heavy = "{'pandas', 'scipy.stats._stats_py', 'matplotlib', 'torch'}"
     code = f"{RUN}print(*sorted({heavy} & set(sys.modules)), 'done')"
@@ -35,6 +36,7 @@ def test_an_evaluation_imports_neither_pandas_nor_most_of_scipy_stats(log):
     assert run(code, *words) == "done"
 
 
+@pytest.mark.slow
 def test_what_is_put_off_works_when_it_is_used():
     code = (
         "from tailproof.cli.startup import put_off_imports; put_off_imports()\n"

@@ -58,6 +58,7 @@ def test_strong_skew_gets_a_wide_interval_longer_on_the_side_of_the_tail(cartpol
         assert sign * (interval.high - centre) > sign * (centre - interval.low)
 
 
+@pytest.mark.slow
 def test_folds_are_combined_and_have_no_interval_of_the_first_one(cartpole):
     log = cartpole.log(episodes=40, seed=1)
     split = Method(base=Auto(), partition=Split(3))

@@ -84,6 +84,7 @@ def test_every_engine_gives_the_same_bits(chosen, cartpole, processes, monkeypat
         assert np.array_equal(run.fold_values, runs[0].fold_values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_errors_of_tasks_come_through(kind, processes):
     engine = processes if kind == "processes" else Local(workers=2)
@@ -135,6 +136,7 @@ def test_a_task_whose_worker_is_killed_is_done_again(tmp_path, processes):
     assert marker.exists()
 
 
+@pytest.mark.slow
 def test_a_task_that_always_kills_its_worker_is_given_up(processes):
     with pytest.raises(
         EngineError, match=r"died 3 times at task \d of 2 or one soon after .*SIGKILL\(-9\)"
@@ -215,6 +217,7 @@ def test_engines_by_name():
         Local(workers=-1)
 
 
+@pytest.mark.slow
 def test_a_backend_of_joblib_serves_whoever_has_set_it(cartpole):
     log, target = cartpole.log(episodes=10, steps=20, seed=0), cartpole.target()
     wanted = evaluate(log, target, method="roam-dm", gamma=0.9)
@@ -282,6 +285,7 @@ def test_matrix_products_of_a_door_use_one_thread():
         assert set(door()) == {1}
 
 
+@pytest.mark.slow
 def test_trees_are_the_same_on_any_number_of_threads():
     log = CartPole().log(episodes=30, noise=StudentT(df=2), seed=0)
     first, second = (

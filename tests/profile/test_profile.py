@@ -41,6 +41,7 @@ class Soft:
         return odds / odds.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 def test_sharing_a_profile_changes_no_digit(known):
     log, policies = bandit(known=known), {f"p{k}": Soft(k) for k in range(3)}
