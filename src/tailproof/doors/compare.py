@@ -225,9 +225,9 @@ class Comparison(Answered):
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw every candidate's gain over the baseline with its lower bound; return the Axes."""
         from tailproof.report.figures import comparison_figure  # imports matplotlib
-        from tailproof.report.plots import shown
+        from tailproof.report.plots import draw_on_axes
 
-        return shown(comparison_figure(self), ax)
+        return draw_on_axes(comparison_figure(self), ax)
 
     def blocks(self) -> Answer:
         """Return the answer as blocks, which notebooks, terminals and pages show."""

@@ -94,10 +94,10 @@ class TargetingCurve:
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the gain against the share, with its band; return the Axes."""
-        from tailproof.report.plots import shown
+        from tailproof.report.plots import draw_on_axes
         from tailproof.report.rule import curve_figure
 
-        return shown(curve_figure(self), ax)
+        return draw_on_axes(curve_figure(self), ax)
 
 
 def targeting_curve(

@@ -508,7 +508,10 @@ class Learned(Answered):
         ax
             Where to draw; by default new Axes.
         """
-        from tailproof.report.plots import plot_learned, shown  # matplotlib is slow to import
+        from tailproof.report.plots import (  # matplotlib is slow to import
+            draw_on_axes,
+            plot_learned,
+        )
         from tailproof.report.rule import rule_figure
         from tailproof.report.text import Quantity
 
@@ -519,7 +522,7 @@ class Learned(Answered):
         log = self.held_out
         judged = JudgedRule.unjudged(self.rule) if log is None else self.judge_rule()
         reward = "reward" if log is None else log.reward_name
-        return shown(rule_figure(judged, Quantity.named(reward, per="row")), ax)
+        return draw_on_axes(rule_figure(judged, Quantity.named(reward, per="row")), ax)
 
     def blocks(self) -> Answer:
         """Return the answer as blocks, which notebooks, terminals and pages show."""

@@ -35,7 +35,7 @@ from tailproof.estimators.ladder import is_settled
 from tailproof.log.folds import Folds, Whole
 from tailproof.log.log import CHUNK, Log
 from tailproof.parameters import COUNT, SHARE, Configurable, Within
-from tailproof.policies.forms import BoundPolicy, Policy, bound, called
+from tailproof.policies.forms import BoundPolicy, Policy, bound, name_of
 from tailproof.profile.observations import (
     Observations,
     common_rewards,
@@ -451,7 +451,7 @@ def target_density(policy: Policy | BoundPolicy | None, log: Log) -> FloatArray:
     if not (log.is_discrete or acts.has_density):
         raise PolicyError(
             "Importance weights over continuous actions need policy.log_prob(states, actions). "
-            f"{called(acts)} has none; add it, or use 'lstd'."
+            f"{name_of(acts)} has none; add it, or use 'lstd'."
         )
     whole = range(log.n_transitions)
     for part in (whole,) if log.budget is None else log.parts:

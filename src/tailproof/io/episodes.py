@@ -25,12 +25,12 @@ from tailproof.io.steps import (
 from tailproof.io.values import (
     Column,
     array,
-    dated,
     identifiers,
     missing_rows,
     numbers,
-    order,
+    read_dates,
     refuse_missing,
+    sort_key,
     truth_values,
     unwrapped,
 )
@@ -97,7 +97,7 @@ def steps_of(
         if columns.episode
         else None,
         group=optional(identifiers, columns.group),
-        step=optional(order, columns.step),
+        step=optional(sort_key, columns.step),
         terminated=terminated,
         truncated=truncated,
         propensity=_propensities(table, columns.propensity, actions, space),
@@ -243,11 +243,11 @@ def _report_possible_step(codes: IntArray, columns: Columns, unused: Unused, not
     """
     along, at_odds = [], []
     for name, column in zip(columns.ignored, unused(), strict=True):
-        plain = dated(unwrapped(column))
+        plain = read_dates(unwrapped(column))
         times = kinds.is_temporal(plain.type)
         if missing_rows(plain).any() or not (times or kinds.is_integer(plain.type)):
             continue
-        values = order(name, plain).astype(np.int64)  # unsigned differences would wrap
+        values = sort_key(name, plain).astype(np.int64)  # unsigned differences would wrap
         by_file, by_value = (
             np.diff(values[rows])[codes[rows][1:] == codes[rows][:-1]]
             for rows in (np.argsort(codes, kind="stable"), np.lexsort((values, codes)))

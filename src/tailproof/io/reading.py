@@ -35,10 +35,10 @@ from tailproof.io.steps import (
 )
 from tailproof.io.tables import Source, file_kind, naming_the_type, open_table
 from tailproof.io.values import (
-    dated,
     labelled,
     missing_rows,
     numbers,
+    read_dates,
     written_amounts,
 )
 from tailproof.log.budget import within_budget
@@ -188,7 +188,7 @@ def _load(
     with naming_the_type():
         rows = {}
         for name in table.column_names:
-            column = dated(table[name]) if name in times else table[name]
+            column = read_dates(table[name]) if name in times else table[name]
             if name in states | amounts:
                 found = written_amounts(column, category=name not in amounts)
                 if found is not None:

@@ -23,8 +23,8 @@ from tailproof.errors import LogError, TailproofError, require_module
 from tailproof.files import require_plausible
 from tailproof.io.values import (
     array,
-    dated,
     may_be_thousands,
+    read_dates,
     require_no_thousands,
     require_utf8,
     spelt_labels,
@@ -591,7 +591,9 @@ def _open_json(path: Path, label: str) -> Source:
         with LimitedStream(pa.input_stream(str(path)), label) as file:
             read = json.read_json(file)
             # dates are what is written like them, as in CSV
-            table = pa.table([dated(column) for column in read.columns], names=read.column_names)
+            table = pa.table(
+                [read_dates(column) for column in read.columns], names=read.column_names
+            )
 
     def exact(name: str) -> pa.ChunkedArray | None:
         """Return how the numbers of a column are written, if they are not whole ones of 64 bits."""

@@ -303,10 +303,10 @@ def spelt_truths(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def spelt_dates(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the dates and times that a text column spells; missing where a text is no date."""
-    if kinds.is_temporal((found := dated(column)).type):
+    if kinds.is_temporal((found := read_dates(column)).type):
         return found
     encoded = column.combine_chunks().dictionary_encode()
-    each = [dated(pa.chunked_array([[text]])) for text in encoded.dictionary.to_pylist()]
+    each = [read_dates(pa.chunked_array([[text]])) for text in encoded.dictionary.to_pylist()]
     known = [one.cast(pa.timestamp("us"))[0].as_py() if _is_date(one) else None for one in each]
     return pa.chunked_array([pa.array(known, pa.timestamp("us")).take(encoded.indices)])
 
@@ -376,7 +376,7 @@ def truth_values(name: str, column: Column) -> BoolArray:
     return np.asarray(values == 1)
 
 
-def order(name: str, column: Column) -> AnyArray:
+def sort_key(name: str, column: Column) -> AnyArray:
     """Return a sortable column, (n,): numbers, dates or times."""
     column = unwrapped(column)
     kind = column.type
@@ -396,7 +396,7 @@ def order(name: str, column: Column) -> AnyArray:
     return numbers(name, column)
 
 
-def dated(column: Column) -> Column:
+def read_dates(column: Column) -> Column:
     """Return text that consists of ISO dates or times as timestamps; other columns unchanged.
 
     All sources are read alike so: in files without types, dates are what is written like them.

@@ -46,8 +46,8 @@ from tailproof.policies.forms import (
     StatePolicy,
     StochasticPolicy,
     Uniform,
-    called,
     is_deterministic,
+    name_of,
     policy_errors,
 )
 from tailproof.policies.text import policy_from_text
@@ -509,7 +509,7 @@ class Rule:
 
     @property
     def __name__(self) -> str:
-        return called(self.policy)
+        return name_of(self.policy)
 
     @property
     def __wrapped__(self) -> Any:
@@ -544,7 +544,7 @@ class Rule:
         absent = [each for each in self.columns if each not in names]
         if absent:
             raise PolicyError(
-                f"The policy {called(self)} was fitted on {listed(self.columns, 20)}. The log "
+                f"The policy {name_of(self)} was fitted on {listed(self.columns, 20)}. The log "
                 f"has no {listed(absent, 20)} to give it; it has {listed(names, 20)}."
             )
 
@@ -562,7 +562,7 @@ class Rule:
             return answers
         assert isinstance(self.space, Discrete)
         return probabilities_by_name(
-            np.asarray(answers), self.classes, self.space, f"The policy {called(self)}"
+            np.asarray(answers), self.classes, self.space, f"The policy {name_of(self)}"
         )
 
     def _in_order(self, answers: Any, rows: Any) -> Any:
@@ -577,7 +577,7 @@ class Rule:
             if (places >= 0).all():
                 return answers.iloc[places]
         raise PolicyError(
-            f"The policy {called(self)} answered with a {type(answers).__name__} whose row labels "
+            f"The policy {name_of(self)} answered with a {type(answers).__name__} whose row labels "
             f"(its index) are not those of the frame it got, so that its rows may be in another order. "
             f"Reindex it, or return its values (.to_numpy()) if they are in the order of the rows."
         )
@@ -645,4 +645,4 @@ def _on_rows(rule: Rule, log: Log) -> RowPolicy:
         hint = f"Not among them, because no policy knows them before it acts: {shown}."
     with policy_errors(rule.policy, columns=table.names, hint=hint):
         answers = rule(frame)
-    return row_policy(answers, log, f"The policy {called(rule)}")
+    return row_policy(answers, log, f"The policy {name_of(rule)}")

@@ -56,12 +56,12 @@ def policy_errors(
                 "of if."
             )
         raise PolicyError(
-            f"The policy {called(policy)} raised an error of its own{_place(policy, error)}: {said}. "
+            f"The policy {name_of(policy)} raised an error of its own{_place(policy, error)}: {said}. "
             f"It was given {given}.{f' {hint}' if hint else ''}"
         ) from error
 
 
-def called(policy: object) -> str:
+def name_of(policy: object) -> str:
     """Return the name of a policy for messages."""
     name = getattr(policy, "__name__", None) or type(policy).__name__
     return "(a lambda)" if name == "<lambda>" else str(name)
@@ -199,7 +199,7 @@ class BoundPolicy(ABC):
 
     def log_prob(self, states: FloatArray, actions: AnyArray) -> FloatArray:  # noqa: ARG002
         """Return the log density at continuous actions, (n,)."""
-        raise PolicyError(f"{called(self)} has no log_prob(states, actions).")
+        raise PolicyError(f"{name_of(self)} has no log_prob(states, actions).")
 
     def _drawn(
         self,
@@ -245,7 +245,7 @@ class StatePolicy(BoundPolicy):
 
     @property
     def __name__(self) -> str:
-        return called(self.policy)
+        return name_of(self.policy)
 
     @property
     def deterministic(self) -> bool:
@@ -289,7 +289,9 @@ class StatePolicy(BoundPolicy):
         values = as_array("The policy's answer", answers, PolicyError)
         if names is None:
             return values
-        return probabilities_by_name(values, names, self.space, f"The policy {called(self.policy)}")
+        return probabilities_by_name(
+            values, names, self.space, f"The policy {name_of(self.policy)}"
+        )
 
     def log_prob(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return the log density at continuous actions, (n,)."""
@@ -541,7 +543,7 @@ class OnFrame:
 
     @property
     def __name__(self) -> str:
-        return called(self.function)
+        return name_of(self.function)
 
 
 def on_frame(function: Callable[[object], object]) -> OnFrame:

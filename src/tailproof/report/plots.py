@@ -97,7 +97,7 @@ def on_page(figure: Figure, width: float) -> Axes:
     return _drawn(figure, axes)
 
 
-def shown(figure: Figure, ax: Axes | None) -> Axes:
+def draw_on_axes(figure: Figure, ax: Axes | None) -> Axes:
     """Draw a picture on the given axes, or on new ones of a notebook, and return them."""
     height = 1.2 + 0.4 * len(figure.names) if figure.names else 3.6
     if callable(figure.height):
@@ -417,8 +417,8 @@ def plot_estimate(estimate: Estimate, *, level: float, ax: Axes | None) -> Axes:
 
     read, folds = ReadEstimate(estimate, level), estimate.fold_values
     if estimate.choice is not None or len(folds) <= 1:
-        return shown(value_figure(read, "policy"), ax)
-    axes = shown(value_figure(read, "policy", beside="folds"), ax)
+        return draw_on_axes(value_figure(read, "policy"), ax)
+    axes = draw_on_axes(value_figure(read, "policy", beside="folds"), ax)
     dots(axes, [read.quantity.shown(each) for each in folds], np.ones(len(folds)), "second")
     axes.autoscale_view(scaley=False)
     return axes
@@ -434,7 +434,7 @@ def plot_diagnosis(diagnosis: Diagnosis, *, of: str, ax: Axes | None) -> Axes:
         )
     report = diagnosis.tails[of]
     paths = [path for path in (report.right_path, report.left_path) if path is not None]
-    axes = shown(hill_figure(paths, {"right": report.right, "left": report.left}), ax)
+    axes = draw_on_axes(hill_figure(paths, {"right": report.right, "left": report.left}), ax)
     if paths:
         axes.legend(frameon=False)
     return axes

@@ -217,7 +217,7 @@ class UncertainValue:
         low, high = np.clip(self._ends(level, (1 - level) / 2, "interval"), *self.possible).tolist()
         kind, note = self.spread.kind, self._note("lower", "upper")
         found = Interval(low=low, high=high, level=level, requested=level, kind=kind, note=note)
-        return holding(found, self.value)
+        return widened_to(found, self.value)
 
     def interval_if_any(self, level: float = 0.9) -> Interval | None:
         """Return the interval; None if there is none at this level."""
@@ -426,7 +426,7 @@ class FoldValues:
         """Return an interval of the folds, widened to contain the value."""
         values = self.independent_values(level, "interval")
         make = fold_t_interval if kind == "t" else order_statistic_interval
-        return holding(make(values, level=level), self.value)
+        return widened_to(make(values, level=level), self.value)
 
     def lower_bound(
         self, level: float = 0.9, *, kind: FoldBoundKind = "order", tail_index: float | None = None
@@ -506,7 +506,7 @@ def possible_values(rewards: FloatArray) -> tuple[float, float]:
     return (0.0 if 0 <= least < most else -inf), (0.0 if least < most <= 0 else inf)
 
 
-def holding(interval: Interval, value: float) -> Interval:
+def widened_to(interval: Interval, value: float) -> Interval:
     """Return the interval, widened to contain the value, which may lie outside the folds' range."""
     return replace(interval, low=min(interval.low, value), high=max(interval.high, value))
 
