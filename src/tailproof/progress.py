@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -15,6 +16,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 LOGGER = logging.getLogger("tailproof")
 ESTIMATES = LOGGER.getChild("estimates")  # how long something that began will take
+_RUNNING: ContextVar[str] = ContextVar("running", default="")  # the verb of the innermost stage
 _LONG = 10.0  # seconds beyond which that is said
 
 
@@ -22,11 +24,19 @@ _LONG = 10.0  # seconds beyond which that is said
 def stage(text: str) -> Iterator[None]:
     """Log the beginning and the end of a stage, with its time, at level INFO.
 
-    ``logging.basicConfig(level=logging.INFO)`` shows them.
+    ``logging.basicConfig(level=logging.INFO)`` shows them. A stage of the same verb within one, as
+    `compare` within the command that says how many policies it compares, is not logged again.
     """
-    start = time.perf_counter()
+    verb = text.partition(" ")[0]
+    if _RUNNING.get() == verb:
+        yield
+        return
+    start, outer = time.perf_counter(), _RUNNING.set(verb)
     LOGGER.info("%s ...", text)
-    yield
+    try:
+        yield
+    finally:
+        _RUNNING.reset(outer)
     LOGGER.info("%s: done after %.1f s", text, time.perf_counter() - start)
 
 

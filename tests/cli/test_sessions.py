@@ -115,8 +115,9 @@ def test_families_were_randomised_to_plans_and_have_weights(run):
     code, record = run("compare", "families.csv", *policy, *words, *guards)
     assert (code, record["verdict"], record["reason"]) == (3, "worse", ["guardrail"])
     assert record["sentence"].endswith("It harms visits.")
-    said = run("compare", "families.csv", *policy, *words, "--clip", "p99", text=True)
-    assert "Costs were capped at percentile 99" in said
+    clipped = ("compare", "families.csv", *policy, *words, "--clip", "p99")
+    assert "Costs were capped at percentile 99" in run(*clipped, text=True)
+    assert run(*clipped)[1]["clip"] == "p99"
     code, record = run("learn", "families.csv", *words, "--method", "fqi", "--gamma", "0")
     assert code == {"better": 0, "cannot tell": 4}.get(record["verdict"], 3)
     assert record["reason"] == []
@@ -190,7 +191,8 @@ def test_a_nightly_job_reads_the_verdict_from_the_exit_code(run, caplog):
     assert (code, record["verdict"]) == (0, "better")
     assert holds(record["candidates"][0], truth)
     assert "ms less latency per row" in record["sentence"]
-    assert any("Comparing" in each for each in caplog.messages)
+    assert caplog.messages.count("Comparing 1 policy ...") == 1
+    assert sum(each.startswith("Comparing") for each in caplog.messages) == 2  # and its end
     code, record = run("evaluate", "night.parquet", *small, *words)
     assert (code, record["verdict"]) == (0, "better")
     assert holds(record, truth)

@@ -120,7 +120,7 @@ def evaluate(
     return case.conclude(
         answer,
         title=f"How good is {name}?",
-        asked={"policy": policy, "level": level},
+        asked={"policy": policy, "level": level, "clip": chosen.clip},
         found={**estimate.to_dict(level=level, sizes_within=sizes_within), **found},
         look=lambda: case.diagnosed(case.profile, estimate),
     )
@@ -213,7 +213,11 @@ def compare(
     return case.conclude(
         answer,
         title=f"Which of {count(len(comparison.candidates), 'policy')} is best?",
-        asked={"policies": ", ".join(policy), "level": asked.level},
+        asked={
+            "policies": ", ".join(policy),
+            "level": asked.level,
+            "clip": comparison.best.estimate.method.clip,
+        },
         found=found,
         look=lambda: case.diagnosed(case.profile, comparison.proposed.estimate),
     )

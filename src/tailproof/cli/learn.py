@@ -252,6 +252,7 @@ def learn(
             "at_least": asked.at_least if learned.improves is not None else None,
             "gamma": gamma,
             "level": asked.level,
+            "clip": learned.method.clip,
             "seed": seed,
         },
         found={
