@@ -161,7 +161,7 @@ def test_too_few_episodes_give_a_value_and_say_why_there_is_no_interval():
     few = kinked(episodes=6)
     found = evaluate(few, steer, gamma=GAMMA)
     assert np.isfinite(found.value)
-    with pytest.raises(LevelError, match="only 6 independent episodes or groups"):
+    with pytest.raises(LevelError, match="too few independent episodes: 6, where 10"):
         found.interval(0.9)
 
 
