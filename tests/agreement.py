@@ -9,13 +9,14 @@ import pyarrow.parquet as pq
 
 import tailproof.io.mapped
 import tailproof.log.log
-from tailproof import Log, evaluate, learn, method
+from tailproof import LSTD, Log, evaluate, learn, method
 from tailproof.errors import FoldError
 from tailproof.io import read_log, write_log
 
 STEPS = 4  # Bellman updates: enough to tell methods apart
 FOLDS = 3
 GAMMA = 0.9
+RIDGE = 1e-6  # per observation
 SURFACES = ("memory", "lazy", "threads", "processes")
 
 
@@ -102,17 +103,24 @@ def found(log, oracle, plain, seed, *, bandit, engine=None):
     policy = partial(chosen, chances) if certain else Law(chances)
     ask = partial(evaluate, log, policy, gamma=0.0 if bandit else GAMMA, seed=seed, engine=engine)
     if bandit:
-        return {name: ask(method=name).value for name in ("ips", "snips", "lstd")}
+        rows = {"ips": "ips", "snips": "snips", "lstd": ridged("lstd")}
+        return {name: ask(method=row).value for name, row in rows.items()}
     rows = {
-        **{name: method(name) for name in ("lstd", "mis", "dr")},
-        "fqe": method("fqe", iterations=STEPS),
-        **{name: method(name, folds=FOLDS) for name in ("roam-mis", "roam-dr")},
+        **{name: ridged(name) for name in ("lstd", "mis", "dr")},
+        "fqe": ridged("fqe", iterations=STEPS),
+        **{name: ridged(name, folds=FOLDS) for name in ("roam-mis", "roam-dr")},
         **{
-            name: method(name, folds=FOLDS, iterations=STEPS)
+            name: ridged(name, folds=FOLDS, iterations=STEPS)
             for name in ("roam-dm", "roam-variant", "roam-fqe")
         },
     }
     return {name: healthy(partial(ask, method=row)) for name, row in rows.items()}
+
+
+def ridged(name, **settings):
+    """Return a named method with the oracle's ridge, in its critic too."""
+    row = method(name, ridge=RIDGE, **settings)
+    return row.with_settings(critic=LSTD(ridge=RIDGE)) if hasattr(row.base, "critic") else row
 
 
 def healthy(ask):
