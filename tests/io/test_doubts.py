@@ -175,3 +175,16 @@ def test_episodes_of_one_row_are_said_to_be_such():
     assert (
         "has one row" not in read(table, episode="patient", state="x", terminated=True).describe()
     )
+
+
+@pytest.mark.parametrize("part", ["episode", "group"])
+def test_ids_that_differ_by_blanks_are_warned_of(part):
+    """Half of a customer's rows would be another customer."""
+    table = frame(300)
+    customer = np.char.add("c", (np.arange(300) // 4).astype(str))
+    given = {"state": "age", part: "customer"}
+    clean = read(table.assign(customer=customer), **given)
+    assert not any("blanks" in each for each in clean.cautions)
+    customer = np.where(np.arange(300) % 4 == 3, np.char.add(customer, " "), customer)
+    said = read(table.assign(customer=customer), **given).cautions
+    assert any("'c0' and 'c0 ' (75 such)" in each for each in said), said

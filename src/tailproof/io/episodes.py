@@ -24,6 +24,7 @@ from tailproof.io.steps import (
 )
 from tailproof.io.values import (
     Column,
+    Labelled,
     array,
     identifiers,
     missing_rows,
@@ -162,6 +163,8 @@ def report_possible_mistakes(
     """
     report_cost(columns, notes, paid=bool((steps.rewards > 0).any()))
     warn_of_similar_labels(steps.action_space, notes)
+    _warn_of_padded("Episodes", steps.episode, notes)
+    _warn_of_padded("Groups", steps.group, notes)
     _warn_of_leaks(steps, columns, notes)
     if not (columns.episode or columns.group or columns.weight):
         _warn_of_copies(steps, unused, notes)
@@ -193,6 +196,22 @@ def warn_of_similar_labels(space: ActionSpace | None, notes: Notes) -> None:
         notes.cautions.append(
             f"Actions that differ only by case or blanks count as different actions: {shown}. If they "
             f"are the same, write them alike (.str.strip().str.lower() in pandas)."
+        )
+
+
+def _warn_of_padded(what: str, found: Labelled | None, notes: Notes) -> None:
+    """Warn of names that differ only by blanks around them: what belongs together is apart."""
+    labels = [] if found is None else found.labels.tolist()
+    if not any(isinstance(each, str) and each != each.strip() for each in labels):
+        return
+    alike: dict[str, list[str]] = {}
+    for label in labels:
+        alike.setdefault(label.strip(), []).append(label)
+    if several := [each for each in alike.values() if len(each) > 1]:
+        notes.cautions.append(
+            f"{what} whose names differ only by blanks around them count as different ones: "
+            f"{' and '.join(map(repr, several[0]))} ({len(several)} such). If they are the same, write "
+            f"them alike (.str.strip() in pandas)."
         )
 
 
