@@ -125,6 +125,8 @@ def _holes_in_leaves(
     least = min(RULES.hole_range, len(probed) // (2 * _PARTS))  # of each half
     if least < RULES.hole_expected or len(np.unique(actions)) < 2:
         return
+    if max(states.max(), -states.min()) > np.finfo(np.float32).max:  # trees have single precision
+        return
     place = np.argsort(order_by(log.rewards[probed], *states.T))  # whatever the order of rows
     grows = place % 2 == 0
     from sklearn.tree import DecisionTreeClassifier  # slow to import
