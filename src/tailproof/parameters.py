@@ -137,7 +137,7 @@ class Configurable:
         --------
         >>> from tailproof import DR
         >>> sorted(name for name in DR().get_params() if name.startswith("critic__"))
-        ['critic__features', 'critic__ridge']
+        ['critic__features', 'critic__ridge', 'critic__ridge__towards', 'critic__ridge__value']
         """
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
         if not deep:
