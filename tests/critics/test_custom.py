@@ -188,7 +188,7 @@ def test_a_torch_module_is_called_in_evaluation_mode_and_its_own_precision(log):
 def test_what_is_read_from_a_learner_of_ones_own_is_saved_and_exported(log, tmp_path):
     """The closest small tree needs no code: only the function itself stays outside the file."""
     learned = learn(log, method=method("room-vm", base=PlainFQI(0.5), folds=3), gamma=GAMMA)
-    assert "Learned by Custom (PlainFQI), split in 3" in str(learned)
+    assert "Learned by custom (PlainFQI), split in 3" in str(learned)
     tree = learned.readable()
     tree.save(tmp_path / "tree.tailproof")
     tree.policy.save(tmp_path / "tree.onnx")

@@ -544,7 +544,12 @@ def learned_by(learned: Learned) -> str:
         return f"Always {space.label(action)}, chosen {from_log}."
     if learned.improves is False:
         return f"The logged behaviour, imitated {from_log}."
-    return f"Learned by {method_text(learned.method)} {from_log}."
+    name = type(learned.method.base).__name__
+    words = re.findall("[A-Z][a-z]+", name)
+    said = method_text(learned.method)
+    if "".join(words) == name:  # PolicyScores; no abbreviation, such as FQI
+        said = said.replace(name, " ".join(words).lower(), 1)
+    return f"Learned by {said} {from_log}."
 
 
 def learned_answer(
