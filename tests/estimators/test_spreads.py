@@ -22,6 +22,7 @@ from tailproof.robust.spreads import (
     Events,
     Hall,
     Rare,
+    few_units,
     hall_spread,
     hill_tail,
     log_smoothing,
@@ -281,3 +282,42 @@ def test_equal_weights_borrow_nothing():
     influence = rng.pareto(2.5, 1000) - 1 / 1.5
     alone = hall_spread(0.0, influence, every(1000))
     assert hall_spread(0.0, influence, every(1000), pooled=(influence, np.ones(1000))) == alone
+
+
+@given(st.integers(0, 10**6), st.integers(10, 60))
+def test_groups_borrow_the_residuals_of_all_groups_and_never_make_an_interval_shorter(seed, count):
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(count), rng.integers(1, 9, count))
+    groups, residuals = Observations(group, "group"), rng.standard_t(2.5, len(group))
+    weights = (rng.random(count) < 0.5)[group] * rng.random(len(group)) + 1e-6
+    weights /= weights.mean()
+    influence = groups.influence(weights * (residuals - (weights * residuals).mean()))
+    alone = hall_spread(0.0, influence, every(count))
+    found = hall_spread(0.0, influence, every(count), pooled=(residuals, weights), group=group)
+    assert found.error >= alone.error * few_units(count) * (1 - 1e-12)
+    assert found.stretch == alone.stretch
+
+
+def test_equal_weights_of_equal_groups_borrow_nothing_and_have_students_t(rng):
+    group, residuals = np.repeat(np.arange(12), 5), rng.standard_normal(60)
+    influence = Observations(group, "group").influence(residuals - residuals.mean())
+    alone = hall_spread(0.0, influence, every(12))
+    found = hall_spread(0.0, influence, every(12), pooled=(residuals, np.ones(60)), group=group)
+    assert found.error == pytest.approx(alone.error * stats.t.ppf(0.95, 11) / stats.norm.ppf(0.95))
+    assert few_units(10) > few_units(20) > few_units(1000) == pytest.approx(1, abs=0.002)
+
+
+def test_a_few_groups_with_weight_that_happen_to_be_alike_are_not_sure_of_it():
+    """Three of twelve groups are the policy's; their means are equal, those of the others are not."""
+    group = np.repeat(np.arange(12), 10)
+    groups, means = Observations(group, "group"), np.where(np.arange(12) < 3, 0.0, 1.0)
+    means *= np.where(np.arange(12) % 2 == 0, 1, -1)
+    residuals = means[group] + 0.01 * np.tile([1.0, -1.0], 60)
+    weights = np.where(group < 3, 4.0, 0.0)
+    influence = groups.influence(weights * residuals)
+    active = groups.sums(weights) > 0
+    alone = hall_spread(0.0, influence + 1e-6, active)
+    found = hall_spread(0.0, influence + 1e-6, active, pooled=(residuals, weights), group=group)
+    assert alone.error < 0.01
+    # a mean of three groups, whose means differ by about 0.87
+    assert found.error == pytest.approx(0.87 / 3**0.5 * 1.5**0.5 * few_units(12), rel=0.15)

@@ -346,10 +346,13 @@ def _spread(
         error = float(rare.policy.std()) / np.sqrt(rows.count)
         usual, differ = float(rare.policy.mean()), rows.rewards - rare.logged
         return rare_spread(observations, usual, differ, w, common_error=error)
-    pooled = None
-    if observations.name != "group":
-        pooled = scores.residuals, w
-    return hall_spread(scores.value, influence, observations.sums(w) > 0, pooled=pooled)
+    residuals, group = scores.residuals, None
+    if observations.name == "group":
+        # what an action changes is no difference between groups that had one action each
+        means = np.bincount(rows.actions, residuals) / np.maximum(np.bincount(rows.actions), 1)
+        residuals, group = residuals - means[rows.actions], observations.of_sample
+    active = observations.sums(w) > 0
+    return hall_spread(scores.value, influence, active, pooled=(residuals, w), group=group)
 
 
 def _on_log(rows: OneStepRows, policy: FloatArray, weights: FloatArray) -> PolicyOnLog:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.base import Capabilities, Numbers
@@ -50,7 +49,7 @@ from tailproof.robust.gains import Scored, possible_values
 from tailproof.robust.huber_path import Nuisance, Path, huber_estimates
 from tailproof.robust.means import AdaptiveHuber, Catoni, MedianOfMeans
 from tailproof.robust.pooling import PooledPath, pooled_path
-from tailproof.robust.spreads import Hall, hall_spread
+from tailproof.robust.spreads import Hall, few_units, hall_spread
 from tailproof.robust.tails import effective_rows
 from tailproof.rules import RULES
 
@@ -532,10 +531,8 @@ def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: floa
     # `floor` is a jackknife error of the plain mean, so it does not apply to a robust one
     least = max(mean.error, 0.0 if robust else floor)
     error = max(spread.error if np.isfinite(spread.error) else 0.0, least)
-    # Student's t quantile in place of the normal one, for few groups, at the usual level
-    widening = float(stdtrit(max(count - 1, 1), 0.95) / ndtri(0.95))
     known = spread if isinstance(spread, Hall) else Hall(value)
-    return replace(known, error=error * widening)
+    return replace(known, error=error * few_units(count))
 
 
 def _unlike_cost(walked: Visits, explained: FloatArray) -> float:

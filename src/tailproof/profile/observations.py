@@ -137,12 +137,14 @@ def logged_scores(
     common: FloatArray | None = None,
     policy_is_rare: bool = False,
     robust: float | None = None,
+    pool: bool = False,
 ) -> Scored:
     """Return the logged mean with its scores.
 
     `common` is the common reward of each sample's action, (n,), if there is one; `robust` a robust mean
     that replaces the plain one. If the policy's own interval is one of rare events, no tail point is
-    added here, because both intervals use the same observed event sizes.
+    added here, because both intervals use the same observed event sizes. With `pool`, few groups have a
+    wider interval, as those of a policy with weights do.
     """
     mean = float(returns.mean())
     influence = observations.influence(returns - mean)
@@ -153,7 +155,15 @@ def logged_scores(
         spread = rare_spread(observations, usual, returns - common, even, common_error=error)
     else:
         every = np.ones(observations.count, dtype=bool)
-        spread = hall_spread(mean, influence, every, look_beyond=not policy_is_rare)
+        grouped = pool and observations.name == "group"
+        spread = hall_spread(
+            mean,
+            influence,
+            every,
+            pooled=(returns - mean, np.ones(len(returns))) if grouped else None,
+            group=observations.of_sample if grouped else None,
+            look_beyond=not policy_is_rare,
+        )
     return Scored(
         value=mean if robust is None else robust,
         spread=spread if robust is None else centred(spread, robust),

@@ -215,17 +215,21 @@ class OneStepRows:
     @cached_property
     def _logged(self) -> Scored:
         if self.common is not None:
-            return logged_scores(self.observations, self.rewards, common=self.common.logged)
+            return logged_scores(
+                self.observations, self.rewards, common=self.common.logged, pool=True
+            )
         robust = None
         if self.robust is not None:
             even = np.ones(self.count)
             robust = float(self.robust.outcome.logged.mean()) + self.robust.residual(self, even)
-        return logged_scores(self.observations, self.rewards, robust=robust)
+        return logged_scores(self.observations, self.rewards, robust=robust, pool=True)
 
     @cached_property
     def _logged_beside_rare(self) -> Scored:
         common = None if self.common is None else self.common.logged
-        return logged_scores(self.observations, self.rewards, common=common, policy_is_rare=True)
+        return logged_scores(
+            self.observations, self.rewards, common=common, policy_is_rare=True, pool=True
+        )
 
     def least_varying(self, samples: dict[str, FloatArray]) -> str:
         """Return the name of the samples, (n,) each, with the smallest mean square, or "none".

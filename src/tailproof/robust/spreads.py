@@ -10,13 +10,14 @@ from math import hypot, log, sqrt
 from typing import Protocol
 
 import numpy as np
-from scipy.special import chdtri, ndtri
+from scipy.special import chdtri, ndtri, stdtrit
 
-from tailproof.arrays import BoolArray, FloatArray
+from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.robust.tails import effective_rows, hill_path
 
 _TAIL_WEIGHT = 0.25  # weight of the extrapolated tail point in variance and skewness
 _FEW_ROWS = 300  # with fewer effective rows the residuals of all rows say how often they are large
+_FEW_GROUPS = 30  # the same for groups of rows
 _LIGHT = 4.0  # tails with a Hill index above this get no extrapolated point
 _LEAST_INDEX = 1.15  # smaller indices are raised to this, to limit the extrapolation
 _STRETCH = 0.7  # by how much an end is stretched for each unit that the index is below …
@@ -183,6 +184,7 @@ def hall_spread(
     active: BoolArray,
     *,
     pooled: tuple[FloatArray, FloatArray] | None = None,
+    group: IntArray | None = None,
     look_beyond: bool = True,
 ) -> Hall | AllEqual:
     """Return the spread of centre + mean(influence), with a term for unseen heavy tails.
@@ -204,12 +206,19 @@ def hall_spread(
         Residuals of all units and their weights, (n,) each. With fewer than 300 effective rows the
         variance is at least that of weights that have nothing to do with residuals, Σw² · var(e): the
         few rows that decide hardly show how often large residuals come, the log does.
+    group
+        The unit of each of these residuals, (n,), if units are groups of rows. With fewer than 30
+        effective groups the variance is at least what the residuals of all groups, and how alike they
+        are within a group, give to such weights. Few groups of any number have Student's t.
     look_beyond
         Whether to add these tail points.
     """
     n, rows = len(influence), float(active.sum())
+    telling = rows
     if pooled is not None:
-        rows = min(rows, effective_rows(pooled[1]))
+        weights = pooled[1] if group is None else np.bincount(group, pooled[1], n).astype(float)
+        rows = min(rows, effective_rows(weights))
+        telling = rows if group is None else telling
     light = np.zeros(2), np.full(2, _LIGHT)
     points, indices = _unseen(influence, active) if look_beyond else light
     size = max(float(np.abs(influence).max(initial=0.0)), float(np.abs(points).max()))
@@ -217,15 +226,40 @@ def hall_spread(
         return AllEqual(centre, max(int(active.sum()), 1))
     scaled, beyond = influence / size, points / size
     second, third = float((scaled**2).sum()), float((scaled**3).sum())
-    if pooled is not None and rows < _FEW_ROWS:
-        residuals, weights = pooled
-        second = max(second, float((weights**2).sum() * (residuals / size).var()))
+    if pooled is not None and rows < (_FEW_ROWS if group is None else _FEW_GROUPS):
+        second = max(second, _expected_squares(pooled[0] / size, pooled[1], group))
     second = second * rows / max(rows - 1, 1) + _TAIL_WEIGHT * float((beyond**2).sum())
     third += _TAIL_WEIGHT * float((beyond**3).sum())
     error, skewness = float(size * np.sqrt(second) / n), float(third / second**1.5)
-    known = _STRETCH * min(1.0, rows / _TELLING)
+    if group is not None:
+        error *= few_units(n)
+    known = _STRETCH * min(1.0, telling / _TELLING)
     right, left = (1 + known * np.maximum(_STRETCHED_BELOW - indices, 0)).tolist()
     return Hall(centre, error, skewness, unseen=bool(points.any()), stretch=(left, right))
+
+
+def few_units(count: int) -> float:
+    """Return Student's t quantile for few units over the normal one, at the usual level."""
+    return float(stdtrit(max(count - 1, 1), 0.95) / ndtri(0.95))
+
+
+def _expected_squares(residuals: FloatArray, weights: FloatArray, group: IntArray | None) -> float:
+    """Return the sum of squared influences of weights that have nothing to do with residuals.
+
+    The covariance of two rows of a group is that over all such pairs, or 0 if they are less alike than
+    rows of several groups. Groups of equal weights borrow nothing.
+    """
+    squares = float((weights**2).sum())
+    if group is None:
+        return squares * float(residuals.var())
+    if np.ptp(weights) == 0:
+        return 0.0
+    sizes, sums = np.bincount(group), np.bincount(group, residuals - residuals.mean())
+    n, variance = len(group), float(residuals.var())
+    pairs = float((sizes.astype(float) ** 2).sum()) - n
+    alike = max((float((sums**2).sum()) - n * variance) / max(pairs, 1.0), 0.0)
+    together = float((np.bincount(group, weights) ** 2).sum())
+    return ((variance - alike) * squares + alike * together) * (len(sizes) / n) ** 2
 
 
 def _unseen(influence: FloatArray, active: BoolArray) -> tuple[FloatArray, FloatArray]:
