@@ -72,7 +72,7 @@ def test_a_new_file_in_the_same_spelling_is_read_by_the_encoder_of_the_first():
     np.testing.assert_array_equal(again.states, log.states[:100])
 
 
-@pytest.mark.parametrize("bad", ["€ 1,200 or so", "$ 7.50"])
+@pytest.mark.parametrize("bad", ["€ 1,200 or so", "$ 7.50", "--7.50", "€ -+7.50"])
 def test_one_odd_amount_is_refused(bad):
     frame = table().assign(spent=lambda t: t["spent"].map("€ {:,.2f}".format))
     frame.loc[7, "spent"] = bad

@@ -27,7 +27,8 @@ _UNIT = r"(?:[$€£¥%]|EUR|USD|GBP|CHF)"
 #: How numbers are written as text, by the mark of decimals: with units, and marks between thousands.
 _WRITTEN = {
     mark: re.compile(
-        rf"[-+]?\s?{_UNIT}?\s?[-+]?(\d+|[1-9]\d{{0,2}}(['\s{other}]\d{{3}})+)([{mark}]\d+)?\s?{_UNIT}?"
+        rf"(?:[-+]?\s?{_UNIT}?\s?|{_UNIT}\s?[-+])"  # one sign, before or after the unit
+        rf"(\d+|[1-9]\d{{0,2}}(['\s{other}]\d{{3}})+)([{mark}]\d+)?\s?{_UNIT}?"
     )
     for mark, other in (".,", ",.")
 }
