@@ -120,7 +120,8 @@ def run(folder: Path, *, seed: int = SEED, n: int = CUSTOMERS, logs: int = AFTER
     with contextlib.chdir(folder):
         for command in COMMANDS:
             console.print(f"[bold]$ tailproof {escape(command)}[/bold]")
-            app(shlex.split(command), standalone_mode=False)
+            if app(shlex.split(command), standalone_mode=False) in (1, 2):  # no verdict: an error
+                raise SystemExit(f"This command failed: tailproof {command}")
             console.print()
         learned = Learned.load("policy.tailproof")
     console.print("[bold]The truth, which this shop knows because it was made[/bold]")

@@ -1,6 +1,7 @@
 """Policies meet logs by name: in any order of columns and actions they get the same number."""
 
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from tailproof import (
 )
 from tailproof.errors import PolicyError
 from tailproof.policies.binding import for_log, for_names
-from tailproof.policies.forms import UniformBox
+from tailproof.policies.forms import UniformBox, on_frame
 
 
 def table(n=600, *, labels=("email", "phone"), names=("x_age", "x_income"), seed=0):
@@ -331,3 +332,41 @@ def test_answers_with_an_index_are_matched_by_it():
 def test_answers_with_the_index_of_something_else_are_refused(renamed):
     with pytest.raises(PolicyError, match="may be in another order"):
         for_log(lambda states: renamed(states["x_age"].map(call)), read_log(table()))
+
+
+def test_without_pandas_a_rule_gets_arrays_by_name(monkeypatch):
+    rng = np.random.default_rng(0)
+    table = {
+        "age": rng.integers(18, 80, 300),
+        "region": rng.choice(["north", "south"], 300),
+        "offer": rng.choice(["a", "b"], 300),
+        "spend": rng.random(300),
+    }
+
+    def rule(customers):
+        old = np.asarray(customers["age"]) > 40
+        return np.where(old & (np.asarray(customers["region"]) == "north"), "a", "b")
+
+    named = {"action": "offer", "reward": "spend", "state": ["age", "region"]}
+    known = evaluate(read_log(table, **named), rule, method="lstd").value
+    encoded = Log.from_arrays(
+        table["age"][:, None],
+        (table["offer"] == "b").astype(int),
+        table["spend"],
+        table["age"][:, None],
+        episode=np.arange(300),
+        terminated=np.ones(300, dtype=bool),
+        state_names=["age"],
+    )
+
+    def by_age(customers):
+        return np.where(np.asarray(customers["age"]) > 40, 1, 0)
+
+    by_states = evaluate(encoded, by_age, method="lstd").value
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert evaluate(read_log(table, **named), rule, method="lstd").value == known
+    assert evaluate(encoded, by_age, method="lstd").value == by_states
+    with pytest.raises(PolicyError, match="dictionary of arrays"):
+        evaluate(read_log(table, **named), lambda t: t.age > 40, method="lstd")
+    with pytest.raises(PolicyError, match="pip install pandas"):
+        evaluate(read_log(table, **named), on_frame(rule), method="lstd")

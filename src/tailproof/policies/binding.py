@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 # Error messages of numpy and scikit-learn when code for a frame receives an array.
 _NAMELESS = ("valid indices", "integer (or boolean) type", "only supported for dataframes")
 _UNNAMED = "does not have valid feature names"
-_PANDAS = "pandas", "A rule over named columns", PolicyError
 
 
 class Predictor(Protocol):
@@ -209,9 +209,15 @@ def _selected(places: tuple[int, ...], states: FloatArray) -> FloatArray:
     return states[:, list(places)]
 
 
-def _framed(names: tuple[str, ...], states: FloatArray) -> Any:
-    """Return states as a pandas frame."""
-    return require_module("pandas", *_PANDAS).DataFrame(states, columns=list(names))
+def _framed(rule: Rule, names: tuple[str, ...], states: FloatArray) -> Any:
+    """Return states as a pandas frame, or by name where pandas is missing."""
+    if rule.takes_mappings:
+        return dict(zip(names, states.T.copy(), strict=True))
+    return _pandas().DataFrame(states, columns=list(names))
+
+
+def _pandas() -> Any:
+    return require_module("pandas", "pandas", "A policy that takes a frame", PolicyError)
 
 
 def _selection(own: tuple[str, ...], names: tuple[str, ...]) -> StatesOf | None:
@@ -535,6 +541,11 @@ class Rule:
             return None
         return cls(policy, space, policy, True if _annotated(policy) else None)
 
+    @property
+    def takes_mappings(self) -> bool:
+        """Whether it gets arrays by name: pandas is missing, and it does not ask for a frame."""
+        return self.frame is None and find_spec("pandas") is None
+
     def within(self, names: Sequence[str]) -> bool:
         """Return whether these columns include all that it needs."""
         return set(self.columns) <= set(names)
@@ -626,7 +637,7 @@ def _by_rule(policy: Any, log: Log) -> RowPolicy | StatePolicy | None:
             rule.require(table.names)
     if not frame and rule.ask is policy:
         return StatePolicy(policy, log.action_space)  # a function of an array needs no conversion
-    framed = partial(_framed, log.state_names) if frame else None
+    framed = partial(_framed, rule, log.state_names) if frame else None
     return StatePolicy(rule, log.action_space, states_of=framed)
 
 
@@ -635,14 +646,21 @@ def _on_rows(rule: Rule, log: Log) -> RowPolicy:
     table = log.table_rows.table
     assert table is not None
     rule.require(table.names)
-    require_module("pandas", *_PANDAS)
+    if not rule.takes_mappings:
+        _pandas()
     texts = () if log.encoder is None else log.encoder.texts
     read = table.read(table.names, [name for name in texts if name in table.names])
-    frame = read.to_pandas(date_as_object=False)  # to compare dates with text
-    hint = ""
+    hint, frame = "", None
+    if rule.takes_mappings:
+        from tailproof.io.values import unwrapped
+
+        frame = {name: unwrapped(read[name]).to_numpy() for name in table.names}
+        hint = "Without pandas a rule gets a dictionary of arrays by column; with it, a frame."
+    else:
+        frame = read.to_pandas(date_as_object=False)  # to compare dates with text
     if table.hidden:
         shown = ", ".join(f"{name} ({what})" for name, what in table.hidden.items())
-        hint = f"Not among them, because no policy knows them before it acts: {shown}."
-    with policy_errors(rule.policy, columns=table.names, hint=hint):
+        hint += f" Not among them, because no policy knows them before it acts: {shown}."
+    with policy_errors(rule.policy, columns=table.names, hint=hint.strip()):
         answers = rule(frame)
     return row_policy(answers, log, f"The policy {name_of(rule)}")
