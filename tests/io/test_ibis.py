@@ -1,15 +1,12 @@
 """Ibis tables: a query runs where its data are, and its result is read as the same rows in memory."""
 
+import ibis
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tailproof import evaluate, read_log
-
-ibis = pytest.importorskip(
-    "ibis", reason="Ibis is not installed: pip install 'ibis-framework[duckdb]'"
-)
 
 
 @pytest.fixture
@@ -29,7 +26,7 @@ def rows():
 @pytest.fixture
 def table(rows, tmp_path):
     pq.write_table(pa.table(rows), tmp_path / "shop.parquet")
-    return ibis.duckdb.connect().read_parquet(tmp_path / "shop.parquet")
+    return ibis.polars.connect().read_parquet(tmp_path / "shop.parquet")
 
 
 def test_a_query_is_read_as_its_rows(table, rows):
