@@ -11,11 +11,13 @@ from tailproof import Log, compare, evaluate, learn
 from tailproof.doors.learned import ConstantAction
 from tailproof.doors.verdict import Judged, upper_bound
 from tailproof.errors import LevelError
+from tailproof.policies.forms import Uniform
 from tailproof.report.answers import (
     DecidedGain,
     ReadEstimate,
     ReadGain,
     comparison_answer,
+    comparison_title,
     constant_text,
     estimate_answer,
     learned_answer,
@@ -27,6 +29,7 @@ from tailproof.report.answers import (
 from tailproof.report.blocks import Facts, Figure, Headline, Note, Section, Table, headline_of
 from tailproof.report.terminal import as_text
 from tailproof.report.text import Quantity, count, first_screen, number
+from tailproof.worlds import CartPole
 
 
 @pytest.fixture(scope="module", params=["auto", "roam-dm", "roam-fqe", "lstd"])
@@ -232,3 +235,12 @@ def test_pairs_are_the_differences_of_python_at_a_level_for_all():
         assert record["difference"] == gain.value
         own = gain.interval(1 - 0.1 / 3)
         assert (record["interval"]["low"], record["interval"]["high"]) == (own.low, own.high)
+
+
+def test_a_comparison_of_one_policy_asks_about_it():
+    world = CartPole()
+    log = world.log(episodes=30, steps=20, seed=0)
+    one = compare(log, {"new": world.target()}, gamma=0.9, method="lstd")
+    assert comparison_title(one) == "Is new better than the logged policy?"
+    two = compare(log, {"new": world.target(), "old": Uniform(2)}, gamma=0.9, method="lstd")
+    assert comparison_title(two) == "Which of 2 policies is best?"

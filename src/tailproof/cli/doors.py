@@ -161,7 +161,7 @@ def compare(
     """
     from tailproof.doors.compare import compare as run
     from tailproof.policies.text import name_and_policy
-    from tailproof.report.answers import comparison_answer, pair_records
+    from tailproof.report.answers import comparison_answer, comparison_title, pair_records
     from tailproof.report.decisions import with_guardrails, with_segments
     from tailproof.report.paper import methods_text
     from tailproof.report.text import count
@@ -212,7 +212,7 @@ def compare(
         answer, found = with_segments(answer, segments), {**found, "by": segments.to_dict()}
     return case.conclude(
         answer,
-        title=f"Which of {count(len(comparison.candidates), 'policy')} is best?",
+        title=comparison_title(comparison),
         asked={
             "policies": ", ".join(policy),
             "level": asked.level,

@@ -724,16 +724,26 @@ def read_candidate(candidate: Candidate, comparison: Comparison) -> ReadGain:
     return ReadGain(candidate.gain, Quantity.of(candidate.estimate.unit), comparison.level)
 
 
+def comparison_title(comparison: Comparison) -> str:
+    """Return the question that a comparison answers."""
+    if len(comparison.candidates) == 1:
+        return f"Is {comparison.best.name} better than {_baseline(comparison)}?"
+    return f"Which of {len(comparison.candidates)} policies is best?"
+
+
+def _baseline(comparison: Comparison) -> str:
+    return (
+        f"the {comparison.baseline}" if comparison.baseline_rival is None else comparison.baseline
+    )
+
+
 def comparison_answer(
     comparison: Comparison, *, times: int | None = None, pairs: bool = False
 ) -> Answer:
     """Return the blocks of a comparison; with `pairs` also the difference of any two policies."""
     shown, best = comparison.proposed, comparison.best
     gain = read_candidate(shown, comparison)
-    than = (
-        f"the {comparison.baseline}" if comparison.baseline_rival is None else comparison.baseline
-    )
-    verdict = comparison.verdict
+    than, verdict = _baseline(comparison), comparison.verdict
     blocks: list[Block] = [
         Headline(gain.sentence(shown.name, than=than), str(verdict), _mood(verdict)),
         ranking_table(comparison),

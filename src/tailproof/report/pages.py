@@ -20,6 +20,7 @@ from tailproof.log.log import Log
 from tailproof.profile.profile import LogProfile
 from tailproof.report.answers import (
     comparison_answer,
+    comparison_title,
     diagnosis_answer,
     estimate_answer,
     evidence,
@@ -164,7 +165,7 @@ def _page(result: Result, log: Log | None, level: float, name: str) -> Page:
         proposed = result.proposed.estimate
         shown, diagnosis = diagnose_with(_profile(log or _log_of(proposed), result.seed), proposed)
         answer = comparison_answer(result)
-        title = f"Which of {count(len(result.candidates), 'policy')} is best?"
+        title = comparison_title(result)
     elif isinstance(result, Learned):
         profile = _profile(log or result.held_out, result.seed)
         estimate = evaluate(profile, result.policy, gamma=result.gamma, seed=result.seed)
