@@ -646,21 +646,21 @@ def _on_rows(rule: Rule, log: Log) -> RowPolicy:
     table = log.table_rows.table
     assert table is not None
     rule.require(table.names)
-    if not rule.takes_mappings:
-        _pandas()
     texts = () if log.encoder is None else log.encoder.texts
     read = table.read(table.names, [name for name in texts if name in table.names])
-    hint, frame = "", None
+    hint = ""
+    if table.hidden:
+        shown = ", ".join(f"{name} ({what})" for name, what in table.hidden.items())
+        hint = f"Not among them, because no policy knows them before it acts: {shown}."
+    frame: Any
     if rule.takes_mappings:
         from tailproof.io.values import unwrapped
 
         frame = {name: unwrapped(read[name]).to_numpy() for name in table.names}
-        hint = "Without pandas a rule gets a dictionary of arrays by column; with it, a frame."
+        hint += " Without pandas a rule gets a dictionary of arrays by column; with it, a frame."
     else:
+        _pandas()
         frame = read.to_pandas(date_as_object=False)  # to compare dates with text
-    if table.hidden:
-        shown = ", ".join(f"{name} ({what})" for name, what in table.hidden.items())
-        hint += f" Not among them, because no policy knows them before it acts: {shown}."
     with policy_errors(rule.policy, columns=table.names, hint=hint.strip()):
         answers = rule(frame)
     return row_policy(answers, log, f"The policy {name_of(rule)}")
